@@ -1,0 +1,1 @@
+"""Frozen qualification records that ship with the package."""
