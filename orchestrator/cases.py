@@ -1,0 +1,93 @@
+"""The named cases, and what a case's name or file means.
+
+A case says what is computed: data, configuration, numerics. Where it is computed is the platform's.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from orchestrator.codec import as_input, check_model, parse_text, read_bytes
+from orchestrator.errors import EvidenceError, UsageError
+from orchestrator.json_text import canonical_text
+from orchestrator.models import (
+    Case,
+    Config,
+    DataSource,
+    DigitsSource,
+    MnistSource,
+    SyntheticSource,
+)
+
+DEFAULT_CASE = "digits"
+
+# The published configuration of the MNIST-medium qualification.
+_MNIST_CONFIG = Config(
+    alpha=0.5,
+    batch_size=128,
+    momentum=0.9,
+    weight_decay=0.0,
+    seed=11,
+    depth=2,
+    epochs=2,
+    learning_rate=0.1,
+)
+
+# 1,297 images are eleven batches an epoch, so the small set needs more epochs to be learned well.
+_DIGITS_CONFIG = _MNIST_CONFIG.model_copy(update={"epochs": 10})
+_DIGITS = DigitsSource(kind="digits", seed=2026091400, train_count=1297)
+
+_NAMES = "digits, mnist-DRAW (mnist-0), synthetic-TRAIN-QUERY (synthetic-1000-500)"
+
+
+def named_case(name: str) -> Case:
+    """The case of that name.
+
+    Raises:
+        UsageError: for an unknown name.
+    """
+    if name == "digits":
+        return _case(name, _DIGITS, _DIGITS_CONFIG)
+    if match := re.fullmatch(r"mnist-(\d{1,3})", name):
+        return _case(name, MnistSource(kind="mnist", draw=int(match[1])), _MNIST_CONFIG)
+    if match := re.fullmatch(r"synthetic-([1-9]\d{0,6})-([1-9]\d{0,6})", name):
+        source = SyntheticSource(
+            kind="synthetic", seed=11, train_count=int(match[1]), query_count=int(match[2])
+        )
+        return _case(name, source, _MNIST_CONFIG)
+    raise UsageError(f"--case: found {name!r}, expected one of {_NAMES}")
+
+
+def _case(name: str, data: DataSource, config: Config) -> Case:
+    return Case(name=name, data=data, config=config, numerics="native")
+
+
+def with_config(case: Case, path: Path) -> Case:
+    """The case with the configuration of a file, under a name that says so.
+
+    Raises:
+        InputError: when the file cannot be read or is not a configuration.
+    """
+    try:
+        value = parse_text(read_bytes(path), str(path))
+        config = check_model(value, Config, str(path))
+    except EvidenceError as error:
+        raise as_input(error) from error
+    if config == case.config:
+        return case
+    return case.model_copy(update={"config": config, "name": f"{case.name}.custom"})
+
+
+def config_text(config: Config) -> bytes:
+    """The configuration file of a config: the text whose SHA-256 is `config_file_sha256`."""
+    return canonical_text(config.model_dump())
+
+
+def same_computation(first: Case, second: Case) -> bool:
+    """Whether two cases compute the same, whatever they are called."""
+    return (first.data, first.config, first.numerics) == (
+        second.data,
+        second.config,
+        second.numerics,
+    )

@@ -1,0 +1,124 @@
+"""The two acts on a case: judging it by a frozen record, and freezing one. Neither does the other's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.environment import NumericSettings
+from orchestrator.models import Case, Level, QualificationRecord, Verdict
+from orchestrator.qualification import (
+    FrozenFile,
+    Match,
+    check_not_frozen,
+    freeze,
+    frozen_cases,
+    key_differences,
+    load_folders,
+    load_frozen,
+    match_record,
+    require_agreement,
+    shipped_records,
+    write_frozen,
+)
+from orchestrator.errors import UsageError
+from orchestrator.fingerprint import platform_key
+from orchestrator.runner import Run, RunOptions, new_run_folder, run_case
+from orchestrator.verdict import Evidence, evidence_of_run, judge
+
+
+@dataclass(frozen=True)
+class GateOutcome:
+    """The verdict with the run that it judges."""
+
+    verdict: Verdict
+    run: Run
+
+
+def frozen_files(folders: Sequence[Path], record: Path | None) -> list[FrozenFile]:
+    """The frozen records to judge by: one named file, or those of the folders and of the package.
+
+    Raises:
+        InputError, UsageError: when a file or folder cannot be read.
+        EvidenceError: when a record is damaged.
+    """
+    if record is not None:
+        return [load_frozen(record)]
+    return load_folders([shipped_records(), *folders])
+
+
+def gate_case(
+    case: Case,
+    settings: NumericSettings,
+    options: RunOptions,
+    files: Sequence[FrozenFile],
+    runs_dir: Path,
+) -> GateOutcome:
+    """Run a case and judge it; on a difference run it once more and say of what kind it is.
+
+    Raises:
+        NoRecordError: when no record holds the case, or none applies to this platform.
+        RunError, EvidenceError, Interrupted: when a run gives nothing to judge.
+    """
+    candidates = frozen_cases(files, case)
+    run = run_case(case, settings, options, new_run_folder(runs_dir, case.name))
+    found = evidence_of_run(run.record, run.folder.name)
+    match = match_record(candidates, found)
+    notes = _notes(match, candidates, found)
+    verdict = judge(match.evidence, found, match.level, notes=notes)
+    if not verdict.qualified:
+        again = run_case(case, settings, options, new_run_folder(runs_dir, f"{case.name}-again"))
+        repetition = evidence_of_run(again.record, again.folder.name)
+        verdict = judge(match.evidence, found, match.level, repetition=repetition, notes=notes)
+    return GateOutcome(verdict, run)
+
+
+def _notes(
+    match: Match, candidates: Sequence[tuple[FrozenFile, object]], found: Evidence
+) -> tuple[str, ...]:
+    notes = []
+    if match.level == "predictions":
+        differing = key_differences(match, found)
+        reason = f"another platform ({differing})" if differing else "its record allows no more"
+        notes.append(f"level predictions is asked: {reason}")
+    unused = [frozen.case.name for frozen in match.file.record.cases if frozen is not match.case]
+    if unused:
+        notes.append(f"frozen in this record and not run: {', '.join(unused)}")
+    return tuple(notes)
+
+
+def freeze_case(
+    case: Case,
+    settings: NumericSettings,
+    options: RunOptions,
+    *,
+    reason: str,
+    levels: list[Level],
+    folder: Path,
+    supersedes: Path | None,
+    runs: int,
+    runs_dir: Path,
+) -> tuple[Path, QualificationRecord]:
+    """Run a case in fresh processes and freeze its bits when they agree.
+
+    Raises:
+        UsageError: for too few runs, no reason, or a record that is there already.
+        EvidenceError: when the runs do not agree.
+        RunError, Interrupted: when a run fails.
+    """
+    if runs < 2:
+        raise UsageError(f"--runs: found {runs}, expected at least 2 fresh processes")
+    if not reason.strip():
+        raise UsageError("--reason: found nothing, expected why these bits are the right ones")
+    old = None if supersedes is None else load_frozen(supersedes)
+    present = load_folders([folder]) if folder.is_dir() else []
+    done = [
+        run_case(case, settings, options, new_run_folder(runs_dir, f"{case.name}-freeze-{index}"))
+        for index in range(runs)
+    ]
+    require_agreement(done)
+    key = platform_key(done[0].result.platform, done[0].result.numerics)
+    check_not_frozen(present, case, key, old)
+    record = freeze(done, reason=reason, levels=levels, supersedes=old)
+    return write_frozen(record, folder), record

@@ -1,0 +1,902 @@
+"""Every record that qualgate reads or writes, as strict pydantic models: the one source of `schemas/`.
+
+Rules
+- Strict: no coercion, no unknown keys, no NaN or Infinity. `true` is not 1, `1.0` is not the integer 1.
+- A number keeps the form it had (`3` stays `3`, `400.0` stays `400.0`), so a record survives a
+  load and a save without losing a digit.
+- Every field that a version has is required; "not available" is said with `Unavailable`, or with null
+  where the seed record does, and never with zero.
+- Attribute, JSON key and word in the documentation are the same.
+- `schema_version` 1 is the seed record's form; 2 adds devices, numerics, platform and attested environment.
+
+What this module leaves to others: reading and writing text (`codec`), rules across fields (`audit`),
+judging (`verdict`).
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+    field_serializer,
+)
+
+# --- vocabulary ---------------------------------------------------------------------------------
+
+
+def is_utc_time(text: object) -> bool:
+    """Whether a string is a real time: a pattern admits 30 February, the calendar does not.
+
+    Raises:
+        ValueError: when it is not.
+    """
+    return not isinstance(text, str) or bool(datetime.fromisoformat(text))
+
+
+def _check_time(text: str) -> str:
+    is_utc_time(text)
+    return text
+
+
+def _constant(expected: bool | int) -> AfterValidator:
+    def check(value: Any) -> Any:
+        if value != expected:
+            raise ValueError(str(expected).lower())
+        return value
+
+    return AfterValidator(check)
+
+
+def _number(minimum: float | None = None, *, exclusive: bool = False) -> PlainValidator:
+    def check(value: Any) -> Any:
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise ValueError("a finite number")
+        if minimum is not None and (value <= minimum if exclusive else value < minimum):
+            raise ValueError(f"a number {'above' if exclusive else 'of at least'} {minimum}")
+        return value
+
+    return PlainValidator(check)
+
+
+Sha256 = Annotated[
+    str, StringConstraints(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)
+]
+"""A SHA-256 digest: 64 lower-case hex digits."""
+
+UtcTime = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}\+00:00$", min_length=32, max_length=32
+    ),
+    AfterValidator(_check_time),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "date-time",
+            "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}\+00:00$",
+            "minLength": 32,
+            "maxLength": 32,
+        }
+    ),
+]
+"""A time in UTC with microseconds and an explicit offset, as `datetime.isoformat` writes it."""
+
+Number = Annotated[float, _number(), WithJsonSchema({"type": "number"})]
+NonNegative = Annotated[float, _number(0), WithJsonSchema({"type": "number", "minimum": 0})]
+Positive = Annotated[
+    float, _number(0, exclusive=True), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
+]
+Count = Annotated[int, Field(ge=0)]
+PositiveCount = Annotated[int, Field(ge=1)]
+AlwaysFalse = Annotated[
+    bool, _constant(False), WithJsonSchema({"type": "boolean", "const": False})
+]
+VersionOne = Annotated[int, _constant(1), WithJsonSchema({"type": "integer", "const": 1})]
+VersionTwo = Annotated[int, _constant(2), WithJsonSchema({"type": "integer", "const": 2})]
+
+ParameterName = Annotated[str, StringConstraints(pattern=r"^(weights\.[0-9]+|head\.(weight|bias))$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
+CaseName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([.-][a-z0-9]+)*$", max_length=64)]
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+Workspace = Literal[":16:8", ":4096:8", ":0:0"]
+Mode = Literal["measure", "profile"]
+Scope = Literal["task", "training"]
+Device = Literal["cpu", "cuda"]
+NumericsName = Literal["native"]
+Level = Literal["bitwise", "predictions"]
+Dtype = Literal["torch.float32", "torch.float64", "torch.int64", "torch.int32", "torch.uint8", "torch.bool"]
+
+HashGroup = Literal[
+    "input_hashes",
+    "initial_parameter_sha256",
+    "epoch_permutation_sha256",
+    "final_parameter_sha256",
+    "final_velocity_sha256",
+    "state_vector_sha256",
+    "predictions_sha256",
+    "scores_sha256",
+]
+
+
+class Strict(BaseModel):
+    """The base of every model: strict, closed and frozen."""
+
+    # defer_build: a command builds validators for the one record kind it reads, not for all of them.
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True
+    )
+
+
+class Unavailable(Strict):
+    """A value that could not be had, with the reason and what would help."""
+
+    unavailable: Text
+    remedy: str
+
+
+# --- what is computed ---------------------------------------------------------------------------
+
+
+class Config(Strict):
+    """The learner's eight constants, in the order of the configuration file."""
+
+    alpha: Number
+    batch_size: PositiveCount
+    momentum: NonNegative
+    weight_decay: NonNegative
+    seed: Count
+    depth: PositiveCount
+    epochs: PositiveCount
+    learning_rate: Positive
+
+
+# The order in which the seed record's metadata repeats the configuration.
+_METADATA_CONFIG_ORDER = (
+    "depth", "alpha", "seed", "epochs", "learning_rate", "batch_size", "momentum", "weight_decay",
+)  # fmt: skip
+
+
+class DigitsSource(Strict):
+    """scikit-learn's bundled handwritten digits, split by a seeded permutation."""
+
+    kind: Literal["digits"]
+    seed: Count
+    train_count: PositiveCount
+
+
+class MnistSource(Strict):
+    """Draw `draw` of the MNIST-medium qualification: 10,000 training and 10,000 query images."""
+
+    kind: Literal["mnist"]
+    draw: Count
+
+
+class SyntheticSource(Strict):
+    """Generated images of any size."""
+
+    kind: Literal["synthetic"]
+    seed: Count
+    train_count: PositiveCount
+    query_count: PositiveCount
+
+
+DataSource = Annotated[DigitsSource | MnistSource | SyntheticSource, Field(discriminator="kind")]
+
+
+class NumericSettings(Strict):
+    """The switches outside the program that change its bits; set before the process starts."""
+
+    device: Device
+    workspace: Workspace
+    threads: PositiveCount
+    vector: Text
+    onednn_isa: Text
+    mkl_cbwr: Text
+
+
+class Case(Strict):
+    """What is computed: data and configuration under one numerics. Where it runs is the platform's."""
+
+    name: CaseName
+    data: DataSource
+    config: Config
+    numerics: NumericsName
+
+
+# --- hashes -------------------------------------------------------------------------------------
+
+
+class InputHashes(Strict):
+    """Hashes of the three arrays of the input archive."""
+
+    train_images: Sha256
+    train_labels: Sha256
+    test_images: Sha256
+
+
+class ArrayFacts(Strict):
+    """What a raw hash leaves out: dtype, shape, and a digest that ignores the sign of zero."""
+
+    dtype: Text
+    shape: list[Count]
+    value_sha256: Sha256
+
+
+class Hashes(Strict):
+    """The eight hash groups of one task, in the order of the computation."""
+
+    input_hashes: InputHashes
+    initial_parameter_sha256: Annotated[dict[ParameterName, Sha256], Field(min_length=1)]
+    epoch_permutation_sha256: Annotated[list[Sha256], Field(min_length=1)]
+    final_parameter_sha256: Annotated[dict[ParameterName, Sha256], Field(min_length=1)]
+    final_velocity_sha256: Annotated[dict[ParameterName, Sha256], Field(min_length=1)]
+    state_vector_sha256: Sha256
+    scores_sha256: Sha256
+    predictions_sha256: Sha256
+
+
+# --- fixture result -----------------------------------------------------------------------------
+
+
+class ReversibilityCheck(Strict):
+    """Stored against rebuilt activations, at one dtype and depth."""
+
+    dtype: Literal["torch.float64", "torch.float32"]
+    depth: PositiveCount
+    passed: bool
+    forward_bitwise_equal: bool
+    maximum_gradient_abs_error: NonNegative
+    inverse_max_abs_error: NonNegative
+    saved_activation_storages: Count
+    saved_activation_bytes: Count
+    saved_parameter_references: Count
+
+
+class Validation(Strict):
+    """The reversibility validation that ran before training."""
+
+    passed: bool
+    device: Text
+    checks: Annotated[list[ReversibilityCheck], Field(min_length=1)]
+    scope: Text
+
+
+class MetadataV1(Strict):
+    """What the prepared task says of itself, with its hashes, after some number of runs."""
+
+    config: Config
+    parameter_count: PositiveCount
+    train_count: PositiveCount
+    test_count: PositiveCount
+    fresh_initialization_per_run: bool
+    checkpoint_loaded: bool
+    normalization: Text
+    initialization: Text
+    optimizer: Text
+    shuffle: Text
+    augmentation: Text
+    input_hashes: InputHashes
+    epoch_permutation_sha256: Annotated[list[Sha256], Field(min_length=1)]
+    initial_parameter_sha256: Annotated[dict[ParameterName, Sha256], Field(min_length=1)]
+    final_parameter_sha256: Annotated[dict[ParameterName, Sha256], Field(min_length=1)]
+    final_velocity_sha256: Annotated[dict[ParameterName, Sha256], Field(min_length=1)]
+    state_vector_sha256: Sha256
+    predictions_sha256: Sha256
+    scores_sha256: Sha256
+    preparation_seconds: NonNegative
+    run_count: PositiveCount
+    validation: Validation
+    reversible_core: bool
+    retained_core_states: Count
+    core_saved_bytes_per_example: Count
+    head_reversible: bool
+    input_lift_injective: bool
+    timing_scope: Text
+
+    @field_serializer("config")
+    def _config_in_metadata_order(self, config: Config) -> dict[str, Any]:
+        values = config.model_dump()
+        return {key: values[key] for key in _METADATA_CONFIG_ORDER}
+
+
+class Metadata(MetadataV1):
+    """Version 2 adds the shape, dtype and value digest of every hashed array."""
+
+    arrays: dict[Text, ArrayFacts]
+
+
+class CudaMemory(Strict):
+    """Memory as torch's CUDA caching allocator counts it."""
+
+    allocated_before_prepare_bytes: Count
+    reserved_before_prepare_bytes: Count
+    allocated_after_prepare_bytes: Count
+    prepare_and_invoke_peak_allocated_bytes: Count
+    allocated_after_invoke_bytes: Count
+    reserved_after_invoke_bytes: Count
+    prepare_and_invoke_peak_reserved_bytes: Count
+    scope: Text
+    added_peak_over_entry_allocated_bytes: Count
+
+
+class ProcessMemory(Strict):
+    """Memory as the operating system counts it for the task process: resident bytes."""
+
+    resident_before_prepare_bytes: Count
+    resident_after_prepare_bytes: Count
+    prepare_and_invoke_peak_resident_bytes: Count
+    resident_after_invoke_bytes: Count
+    peak_covers_whole_process: bool
+    scope: Text
+    added_peak_over_entry_resident_bytes: Count
+
+
+class NamedTensor(Strict):
+    """One named tensor of the prepared task, as a view of a storage."""
+
+    name: Text
+    storage_id: Count
+    shape: list[Count]
+    stride: list[Count]
+    dtype: Dtype
+    storage_offset: Count
+    logical_bytes: Count
+
+
+class Storage(Strict):
+    """One storage, counted once, with every name that views it."""
+
+    storage_id: Count
+    device: Text
+    address: Count
+    bytes: Count
+    aliases: Annotated[list[Text], Field(min_length=1)]
+
+
+class _InventoryFields(Strict):
+    named_tensors: Annotated[list[NamedTensor], Field(min_length=1)]
+    unique_storages: Annotated[list[Storage], Field(min_length=1)]
+    unique_named_storage_bytes: Count
+    allocator_allocated_bytes: Count | Unavailable
+    allocated_bytes_without_named_storage_reference: Count | Unavailable
+    scope: Text
+    is_per_kernel_working_set: AlwaysFalse
+    cache_residency_established: AlwaysFalse
+
+
+class BufferInventoryV1(_InventoryFields):
+    """Every named tensor and storage of a task on CUDA."""
+
+    allocator_allocated_bytes: Count
+    allocated_bytes_without_named_storage_reference: Count
+
+
+class BufferInventory(_InventoryFields):
+    """Every named tensor and storage of a task; a CPU has no allocator that counts."""
+
+
+class CacheReference(Strict):
+    """The capacity of the cache that the task's working set meets: a reference, not a measurement."""
+
+    bytes: PositiveCount
+    unit: Text
+    meaning: Text
+
+
+class CounterStamp(Strict):
+    """One reading of an energy counter between two clock reads."""
+
+    energy_mj: NonNegative
+    time_s: Number
+    query_latency_s: NonNegative
+
+
+class ActiveInterval(Strict):
+    """The interval in which the task ran."""
+
+    start: CounterStamp
+    end: CounterStamp
+    duration_s: Number
+    energy_j: Number
+    average_power_w: Number
+
+
+class IdleInterval(ActiveInterval):
+    """An interval in which nothing ran, after `settle_seconds` of quiet."""
+
+    settle_seconds: NonNegative
+
+
+class TelemetryV1(Strict):
+    """Sampled facts of the device beside an interval."""
+
+    temperature_c: Number
+    power_w: Number
+    graphics_clock_mhz: Count
+    memory_clock_mhz: Count
+
+
+class EnergyTrialV1(Strict):
+    """One trial: idle, active, idle."""
+
+    trial: Count
+    invocations: PositiveCount
+    idle_before: IdleInterval
+    idle_after: IdleInterval
+    active: ActiveInterval
+    telemetry_before: TelemetryV1
+    telemetry_after: TelemetryV1
+    paired_idle_w: Number
+    idle_adjusted_mj_per_task: Number
+    unadjusted_mj_per_task: Number
+    cuda_ms_per_task: NonNegative
+    wall_ms_per_task: NonNegative
+
+
+class Statistic(Strict):
+    """Mean and sample standard deviation of the trials' values."""
+
+    mean: Number
+    sample_sd: NonNegative
+    values: Annotated[list[Number], Field(min_length=1)]
+
+
+class EnergySummaryV1(Strict):
+    """The trials' statistics."""
+
+    idle_adjusted_mj_per_task: Statistic
+    unadjusted_mj_per_task: Statistic
+    cuda_ms_per_task: Statistic
+    wall_ms_per_task: Statistic
+
+
+class NvmlHardware(Strict):
+    """The GPU whose counter was read, and how its NVML handle was chosen."""
+
+    gpu: Text
+    uuid: Text
+    total_memory_bytes: PositiveCount
+    power_limit_w: Positive
+    driver: Text
+    cuda_pci_bus_id: Text
+    nvml_pci_bus_id: Text
+    nvml_handle_selected_by_cuda_pci_bus_id: bool
+
+
+class EnergySoftwareV1(Strict):
+    """Versions behind an energy measurement."""
+
+    python: Text
+    torch: Text
+    numpy: Text
+    cuda: Text
+    nvidia_ml_py: Text
+
+
+class EnergyV1(Strict):
+    """Energy per task, with everything that it was computed from."""
+
+    calibration_ms: Positive
+    repeats_per_trial: PositiveCount
+    trials: Annotated[list[EnergyTrialV1], Field(min_length=1)]
+    summary: EnergySummaryV1
+    hardware: NvmlHardware
+    software: EnergySoftwareV1
+    repeat_predictions_equal: bool
+    repeat_state_hashes_equal: bool
+    state_hash_keys_checked: list[HashGroup]
+    scope: Text
+    before_metadata: MetadataV1
+    after_metadata: MetadataV1
+
+
+class SoftwareV1(Strict):
+    """Versions in the task process."""
+
+    python: Text
+    torch: Text
+    cuda: Text
+    numpy: Text
+
+
+class Software(Strict):
+    """Versions in the task process; `cuda` is null in a CPU build of torch."""
+
+    python: Text
+    torch: Text
+    cuda: Text | None
+    numpy: Text
+
+
+class NumericsVersion(Strict):
+    """Which numerics computed the task, and the version of its definition."""
+
+    name: NumericsName
+    version: PositiveCount
+
+
+class Platform(Strict):
+    """Facts of the machine and the stack, measured in the task process.
+
+    `fingerprint` says which of them form the platform key. `kernel_probes` are digests of vendor
+    kernels run on fixed inputs: outside the key (a faulty chip must not become "another platform"),
+    they tell "the stack moved" from "the code changed".
+    """
+
+    device: Device
+    machine: Text
+    cpu_vendor: Text
+    cpu_model: Text
+    torch: Text
+    numpy: Text
+    blas: Text
+    mkl_cbwr: Text
+    onednn: Text
+    onednn_isa: Text
+    vector: Text
+    threads: PositiveCount
+    numpy_dispatch: list[Text]
+    gpu: Text | None
+    compute_capability: Text | None
+    cuda: Text | None
+    cublas: Text | None
+    driver: Text | None
+    workspace: Workspace
+    kernel_probes: Annotated[dict[Text, Sha256], Field(min_length=1)]
+
+
+class Attestation(Strict):
+    """What the task process found in its environment before it imported anything numeric."""
+
+    source: Text
+    variables: dict[Text, str]
+    sha256: Sha256
+    expected_sha256: Sha256 | None
+    changed_during_run: list[Text]
+
+
+class OperatorTime(Strict):
+    """One operator of a CPU profile."""
+
+    operator: Text
+    calls: PositiveCount
+    self_time_us: NonNegative
+    allocated_bytes: int
+
+
+class Profile(Strict):
+    """What ran inside the profiled range."""
+
+    scope: Scope
+    repeats: PositiveCount
+    warmup_tasks: PositiveCount
+    range: Text
+    operators: list[OperatorTime] | Unavailable
+
+
+class Timing(Strict):
+    """Device time of each repeat in ms, of complete tasks or of their training alone."""
+
+    clock: Text
+    scope: Scope
+    repeat_ms: Annotated[list[NonNegative], Field(min_length=1)]
+
+
+class _ResultFields(Strict):
+    schema_version: VersionOne | VersionTwo
+    completed_at_utc: UtcTime
+    mode: Mode
+    requested_scope: Scope
+    config: Config
+    input_archive_sha256: Sha256
+    config_file_sha256: Sha256
+    source_sha256: Annotated[dict[FileName, Sha256], Field(min_length=1)]
+    cublas_workspace_config: Workspace
+    environment_was_set_externally: bool
+    software: Software | SoftwareV1
+    gpu: Text | None
+    cuda_device_index: Count | None
+    memory: CudaMemory | ProcessMemory | Unavailable
+    buffer_inventory: _InventoryFields
+    cache_reference: CacheReference | Unavailable
+    profile: Profile | None
+    energy: EnergyV1 | None
+    metadata: MetadataV1
+    same_process_reference_hashes_matched: Annotated[list[HashGroup], Field(min_length=1)]
+    frozen_qualification_comparison: Text
+    predictions_file: FileName
+    predictions_file_sha256: Sha256
+    test_labels_read: AlwaysFalse
+
+
+class FixtureResultV1(_ResultFields):
+    """What the fixture returned, version 1: CUDA only."""
+
+    schema_version: VersionOne
+    software: SoftwareV1
+    gpu: Text
+    cuda_device_index: Count
+    memory: CudaMemory
+    buffer_inventory: BufferInventoryV1
+    cache_reference: CacheReference
+    profile: None
+    energy: EnergyV1 | None
+    metadata: MetadataV1
+
+
+class FixtureResult(_ResultFields):
+    """What the fixture returned, version 2: any device, with its platform and attested environment."""
+
+    schema_version: VersionTwo
+    software: Software
+    buffer_inventory: BufferInventory
+    metadata: Metadata
+    device: Device
+    numerics: NumericsVersion
+    platform: Platform
+    environment: Attestation
+    before_metadata: Metadata
+    timing: Timing | None
+
+
+# --- run record ---------------------------------------------------------------------------------
+
+
+class CapabilitiesV1(Strict):
+    """What the orchestrator found beside the fixture."""
+
+    ncu_version: Text
+
+
+class CpuCapabilities(Strict):
+    """The CPU as the operating system describes it."""
+
+    architecture: Text
+    vendor: Text
+    model_name: Text
+    vector_units: list[Text]
+    logical_cpus: PositiveCount
+    affinity_cpus: PositiveCount
+
+
+class Capabilities(Strict):
+    """What the orchestrator found beside the fixture; a tool that is missing is said to be."""
+
+    ncu_version: Text | Unavailable
+    nvidia_driver: Text | Unavailable
+    cpu: CpuCapabilities | Unavailable
+
+
+class Stream(Strict):
+    """One output stream: every byte is in `file`; the record's text may leave out the middle."""
+
+    file: FileName
+    size_bytes: Count
+    sha256: Sha256
+    text_is_complete: bool
+
+
+class Streams(Strict):
+    """Both output streams."""
+
+    stdout: Stream
+    stderr: Stream
+
+
+class ChildEnvironment(Strict):
+    """The environment that the orchestrator built for the fixture: all of it."""
+
+    variables: dict[Text, str]
+    sha256: Sha256
+
+
+class Score(Strict):
+    """Correct queries, counted by the orchestrator: the fixture never sees query labels."""
+
+    correct: Count
+    total: PositiveCount
+
+
+class _RunFields(Strict):
+    workspace: Workspace
+    action: Mode
+    scope: Scope
+    command: Annotated[list[Text], Field(min_length=1)]
+    returncode: int
+    stdout: str
+    stderr: str
+    capabilities: CapabilitiesV1 | Capabilities
+    finished_at_utc: UtcTime
+    input_sha256: InputHashes
+    result: FixtureResultV1 | FixtureResult | None
+
+
+class RunRecordV1(_RunFields):
+    """What one fresh process left, version 1: the seed's form."""
+
+    capabilities: CapabilitiesV1
+    result: FixtureResultV1
+
+
+class RunRecord(_RunFields):
+    """What one fresh process left, version 2. `result` is null, and `failure` a line, when it failed."""
+
+    capabilities: Capabilities
+    result: FixtureResult | None
+    kind: Literal["run"]
+    schema_version: VersionTwo
+    qualgate_version: Text
+    case: Case
+    settings: NumericSettings
+    environment: ChildEnvironment
+    started_at_utc: UtcTime
+    duration_s: NonNegative
+    timed_out: bool
+    streams: Streams
+    artefact_sha256: dict[FileName, Sha256]
+    score: Score | Unavailable
+    failure: Text | None
+
+
+# --- qualification ------------------------------------------------------------------------------
+
+
+class FreezingRun(Strict):
+    """One of the fresh processes that agreed when the record was frozen."""
+
+    finished_at_utc: UtcTime
+    record_sha256: Sha256
+
+
+class FrozenCase(Strict):
+    """One case with the bits that it must give."""
+
+    case: Case
+    settings: NumericSettings
+    hashes: Hashes
+    arrays: dict[Text, ArrayFacts]
+    config_file_sha256: Sha256
+    predictions_file_sha256: Sha256
+    train_count: PositiveCount
+    test_count: PositiveCount
+    score: Score | Unavailable
+    runs: Annotated[list[FreezingRun], Field(min_length=2)]
+
+
+class Supersedes(Strict):
+    """The frozen record that this one replaces: its file's hash."""
+
+    file: FileName
+    file_sha256: Sha256
+
+
+class QualificationRecord(Strict):
+    """Frozen: cases with their bits, the platform that they hold on, the sources, and why.
+
+    `content_sha256` is the SHA-256 of the record's canonical text with this field left out, so that a
+    damaged record is told from changed bits. It is no signature.
+    """
+
+    kind: Literal["qualification"]
+    schema_version: VersionOne
+    name: CaseName
+    frozen_at_utc: UtcTime
+    reason: Text
+    supersedes: Supersedes | None
+    qualgate_version: Text
+    numerics: NumericsVersion
+    platform_key: dict[Text, str]
+    platform: Platform
+    software: Software
+    source_sha256: Annotated[dict[FileName, Sha256], Field(min_length=1)]
+    levels: Annotated[list[Level], Field(min_length=1)]
+    cases: Annotated[list[FrozenCase], Field(min_length=1)]
+    content_sha256: Sha256
+
+
+class PublishedDraw(Strict):
+    """Published facts of one draw of the MNIST-medium qualification."""
+
+    draw: Count
+    dataset_seed: Count
+    train_indices_sha256: Sha256
+    test_indices_sha256: Sha256
+    train_labels_sha256: Sha256
+    predictions_npy_sha256: Sha256
+    correct: Count
+    total: PositiveCount
+
+
+class PublishedDraws(Strict):
+    """A published table of draws, to be reproduced at level `predictions`."""
+
+    note: Text
+    required_accuracy_percent: NonNegative
+    draws: Annotated[list[PublishedDraw], Field(min_length=1)]
+
+
+class DataManifest(Strict):
+    """What `qualgate data` wrote beside an input archive; query labels stay with the orchestrator."""
+
+    kind: Literal["data"]
+    schema_version: VersionOne
+    data: DataSource
+    train_count: PositiveCount
+    test_count: PositiveCount
+    input_sha256: InputHashes
+    archive_file: FileName
+    archive_sha256: Sha256
+    query_labels_file: FileName
+    query_labels_sha256: Sha256
+    train_indices_sha256: Sha256 | None
+    test_indices_sha256: Sha256 | None
+
+
+# --- verdict ------------------------------------------------------------------------------------
+
+
+class Difference(Strict):
+    """One field whose value differs. `values_equal` is true when only signs of zeros differ."""
+
+    field: Text
+    expected: str
+    found: str
+    values_equal: bool | None
+
+
+class GroupVerdict(Strict):
+    """One hash group: how many fields it has, and those that differ."""
+
+    group: HashGroup
+    fields: PositiveCount
+    differences: list[Difference]
+
+
+class StackChange(Strict):
+    """One fact of the stack or one source file that is not what it was when the record was frozen."""
+
+    what: Text
+    frozen: str | None
+    found: str | None
+
+
+class Repetition(Strict):
+    """The second fresh process that a failed gate starts: did the same wrong bits come back?"""
+
+    same_bits: bool
+    differences: list[Difference]
+
+
+DifferenceKind = Literal["change", "nondeterminism"]
+
+
+class Verdict(Strict):
+    """Expected against found: the level asked, the level reached, and where they first part."""
+
+    kind: Literal["verdict"]
+    schema_version: VersionOne
+    case: CaseName
+    level_asked: Level
+    level_reached: Level | None
+    qualified: bool
+    expected: Text
+    found: Text
+    first_difference: Difference | None
+    groups: Annotated[list[GroupVerdict], Field(min_length=1)]
+    other_differences: list[Difference]
+    difference_kind: DifferenceKind | None
+    repetition: Repetition | None
+    source_changes: list[StackChange]
+    stack_changes: list[StackChange]
+    kernel_changes: list[StackChange]
+    notes: list[Text]

@@ -1,0 +1,98 @@
+"""A published table of MNIST draws, reproduced: indices, labels, predictions and scores, draw by draw.
+
+Level `predictions`: what a table publishes can be reached on any platform, or it cannot be reached at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.cases import named_case
+from orchestrator.environment import NumericSettings
+from orchestrator.errors import UsageError
+from orchestrator.hashing import array_sha256
+from orchestrator.models import Difference, PublishedDraw, PublishedDraws
+from orchestrator.runner import Run, RunOptions, load_dataset, new_run_folder, run_case
+
+
+@dataclass(frozen=True)
+class DrawVerdict:
+    """One draw: how many of its published facts were compared, and which differ."""
+
+    draw: int
+    correct: int
+    total: int
+    compared: int
+    differences: list[Difference]
+
+    @property
+    def qualified(self) -> bool:
+        """Whether every published fact was reproduced."""
+        return not self.differences
+
+
+def reproduce_draws(
+    published: PublishedDraws,
+    draws: Sequence[int],
+    settings: NumericSettings,
+    options: RunOptions,
+    runs: Path,
+    report: Callable[[DrawVerdict], None],
+) -> list[DrawVerdict]:
+    """Run the published draws, each in a fresh process, and compare every published fact.
+
+    Raises:
+        UsageError: for a draw that the table does not hold.
+        RunError, EvidenceError: when a run fails.
+    """
+    table = {entry.draw: entry for entry in published.draws}
+    missing = [draw for draw in draws if draw not in table]
+    if missing:
+        raise UsageError(f"--draws: found {missing[0]}, expected one of {sorted(table)}")
+    verdicts = []
+    for draw in draws or sorted(table):
+        case = named_case(f"mnist-{draw}")
+        dataset = load_dataset(case.data, options)
+        run = run_case(case, settings, options, new_run_folder(runs, case.name), dataset)
+        facts = {
+            "train_indices_sha256": _hash_or_absent(dataset.train_indices),
+            "test_indices_sha256": _hash_or_absent(dataset.test_indices),
+        }
+        verdict = judge_draw(table[draw], run, facts)
+        report(verdict)
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _hash_or_absent(indices: object) -> str:
+    return "absent" if indices is None else array_sha256(indices)
+
+
+def judge_draw(published: PublishedDraw, run: Run, indices: dict[str, str]) -> DrawVerdict:
+    """Compare one draw's published facts with a run. Pure."""
+    found: dict[str, object] = {
+        **indices,
+        "train_labels_sha256": run.result.metadata.input_hashes.train_labels,
+        "predictions_npy_sha256": run.result.predictions_file_sha256,
+        "correct": run.score.correct,
+        "total": run.score.total,
+    }
+    differences = [
+        Difference(
+            field=name,
+            expected=str(getattr(published, name)),
+            found=str(value),
+            values_equal=None,
+        )
+        for name, value in found.items()
+        if getattr(published, name) != value
+    ]
+    return DrawVerdict(
+        draw=published.draw,
+        correct=run.score.correct,
+        total=run.score.total,
+        compared=len(found),
+        differences=differences,
+    )

@@ -1,0 +1,300 @@
+"""Frozen qualification records: made, found and superseded; never overwritten.
+
+Freezing and passing are two acts: nothing here changes a record that exists, and `gate` writes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+
+from orchestrator import __version__
+from orchestrator.cases import same_computation
+from orchestrator.codec import encode, load_as
+from orchestrator.errors import EvidenceError, NoRecordError, UsageError
+from orchestrator.fingerprint import changes, key_text, platform_key
+from orchestrator.hashing import bytes_sha256, file_sha256
+from orchestrator.json_text import canonical_text
+from orchestrator.models import (
+    Case,
+    FreezingRun,
+    FrozenCase,
+    Hashes,
+    Level,
+    QualificationRecord,
+    Supersedes,
+)
+from orchestrator.runner import Run
+from orchestrator.store import write_atomically
+from orchestrator.verdict import (
+    COMPUTATION_ORDER,
+    Evidence,
+    compare_groups,
+    evidence_of_frozen,
+    evidence_of_run,
+)
+
+_NO_HASH = "0" * 64
+
+
+@dataclass(frozen=True)
+class FrozenFile:
+    """A frozen record with the file that it came from and that file's hash."""
+
+    record: QualificationRecord
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Match:
+    """The frozen case to judge by, and the level that its record lets us ask on this platform."""
+
+    file: FrozenFile
+    case: FrozenCase
+    level: Level
+
+    @property
+    def evidence(self) -> Evidence:
+        """The frozen side of the comparison."""
+        return evidence_of_frozen(self.file.record, self.case, self.file.path.name)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def content_sha256(record: QualificationRecord) -> str:
+    """SHA-256 of the record's canonical text without `content_sha256` itself."""
+    return bytes_sha256(canonical_text(record.model_dump(exclude={"content_sha256"})))
+
+
+def load_frozen(path: Path) -> FrozenFile:
+    """Read one frozen record and check that it still is what was frozen.
+
+    Raises:
+        InputError: when the file cannot be read.
+        EvidenceError: when it is damaged.
+    """
+    record = load_as(path, QualificationRecord)
+    found = content_sha256(record)
+    if found != record.content_sha256:
+        raise EvidenceError(
+            f"at $.content_sha256: found {record.content_sha256}, expected {found}: the record was "
+            "changed after it was frozen",
+            where=str(path),
+            remedy="restore the file; a record is superseded, never edited",
+        )
+    return FrozenFile(record, path, file_sha256(path))
+
+
+def shipped_records() -> Path:
+    """The folder of the records that ship with the package."""
+    return Path(str(resources.files("orchestrator.records")))
+
+
+def load_folders(folders: Iterable[Path]) -> list[FrozenFile]:
+    """Every record of some folders that no other of them supersedes; later folders come first.
+
+    Raises:
+        UsageError: when a folder does not exist.
+        EvidenceError: when a record is damaged: a damaged record is never skipped.
+    """
+    files: list[FrozenFile] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError("no such folder", where=str(folder), remedy="freeze a record there first")
+        files = [load_frozen(path) for path in sorted(folder.glob("*.json"))] + files
+    superseded = {
+        file.record.supersedes.file_sha256 for file in files if file.record.supersedes is not None
+    }
+    return [file for file in files if file.sha256 not in superseded]
+
+
+def frozen_cases(files: Sequence[FrozenFile], case: Case) -> list[tuple[FrozenFile, FrozenCase]]:
+    """The frozen cases that compute what `case` computes.
+
+    Raises:
+        NoRecordError: when there is none.
+    """
+    found = [
+        (file, frozen)
+        for file in files
+        for frozen in file.record.cases
+        if same_computation(frozen.case, case)
+    ]
+    if not found:
+        raise NoRecordError(
+            f"no frozen record holds case {case.name} with this data, configuration and numerics",
+            remedy='freeze one: qualgate freeze --case NAME --reason "..."',
+        )
+    return found
+
+
+def match_record(candidates: Sequence[tuple[FrozenFile, FrozenCase]], found: Evidence) -> Match:
+    """The frozen case that applies to what was found: this platform's, or one that allows `predictions`.
+
+    Raises:
+        NoRecordError: when no candidate applies to this platform.
+        EvidenceError: when two records of one folder both claim this platform.
+    """
+    same = [item for item in candidates if item[0].record.platform_key == found.key]
+    if same:
+        first, case = same[0]
+        for other, _ in same[1:]:
+            if other.path.parent == first.path.parent:
+                raise EvidenceError(
+                    f"two records freeze this case for this platform: {first.path.name} and "
+                    f"{other.path.name}",
+                    where=str(first.path.parent),
+                    remedy="let one supersede the other",
+                )
+        if "bitwise" in first.record.levels:
+            return Match(first, case, "bitwise")
+    for file, case in candidates:
+        if "predictions" in file.record.levels:
+            return Match(file, case, "predictions")
+    raise NoRecordError(
+        f"no frozen record is for this platform ({key_text(found.key or {})})",
+        remedy='freeze one here: qualgate freeze --case NAME --reason "..."',
+    )
+
+
+def key_differences(match: Match, found: Evidence) -> str:
+    """What makes this another platform than the frozen one, in one line."""
+    differing = changes(match.file.record.platform_key, dict(found.key or {}))
+    return ", ".join(f"{item.what} {item.frozen} -> {item.found}" for item in differing)
+
+
+# --- freezing -------------------------------------------------------------------------------------
+
+
+def require_agreement(runs: Sequence[Run]) -> None:
+    """Refuse to freeze what fresh processes do not agree on, bit for bit.
+
+    Raises:
+        EvidenceError: naming the first field that differs, or too few runs.
+    """
+    if len(runs) < 2:
+        raise UsageError(f"--runs: found {len(runs)}, expected at least 2 fresh processes")
+    first = evidence_of_run(runs[0].record, str(runs[0].folder))
+    for run in runs:
+        evidence = evidence_of_run(run.record, str(run.folder))
+        if evidence.unstable_groups:
+            raise EvidenceError(
+                f"{evidence.unstable_groups[0]} moved between invocations of one process: "
+                "not deterministic, not frozen",
+                where=str(run.folder),
+            )
+        differences = [
+            item for group in compare_groups(first, evidence) for item in group.differences
+        ]
+        if differences:
+            at = differences[0]
+            raise EvidenceError(
+                f"fresh processes disagree in {at.field}: {at.expected} and {at.found}; "
+                "not deterministic, not frozen",
+                where=str(run.folder),
+            )
+        if evidence.key != first.key or evidence.sources != first.sources:
+            raise EvidenceError(
+                "the platform or the sources changed between the runs; not frozen",
+                where=str(run.folder),
+            )
+
+
+def freeze(
+    runs: Sequence[Run],
+    *,
+    reason: str,
+    levels: list[Level],
+    supersedes: FrozenFile | None = None,
+    clock: datetime | None = None,
+) -> QualificationRecord:
+    """The frozen record of one case from runs that agree.
+
+    Raises:
+        UsageError: for an empty reason.
+        EvidenceError: when the runs do not agree.
+    """
+    if not reason.strip():
+        raise UsageError("--reason: found nothing, expected why these bits are the right ones")
+    require_agreement(runs)
+    run = runs[0]
+    result, record = run.result, run.record
+    frozen = FrozenCase(
+        case=record.case,
+        settings=record.settings,
+        hashes=Hashes.model_validate(
+            {name: getattr(result.metadata, name) for name in COMPUTATION_ORDER}
+        ),
+        arrays=result.metadata.arrays,
+        config_file_sha256=result.config_file_sha256,
+        predictions_file_sha256=result.predictions_file_sha256,
+        train_count=result.metadata.train_count,
+        test_count=result.metadata.test_count,
+        score=record.score,
+        runs=[
+            FreezingRun(finished_at_utc=r.record.finished_at_utc, record_sha256=r.record_sha256)
+            for r in runs
+        ],
+    )
+    now = clock or datetime.now(UTC)
+    draft = QualificationRecord(
+        kind="qualification",
+        schema_version=1,
+        name=f"{record.case.name}-{result.numerics.name}-{result.device}",
+        frozen_at_utc=now.isoformat(timespec="microseconds"),
+        reason=reason.strip(),
+        supersedes=None
+        if supersedes is None
+        else Supersedes(file=supersedes.path.name, file_sha256=supersedes.sha256),
+        qualgate_version=__version__,
+        numerics=result.numerics,
+        platform_key=platform_key(result.platform, result.numerics),
+        platform=result.platform,
+        software=result.software,
+        source_sha256=result.source_sha256,
+        levels=levels,
+        cases=[frozen],
+        content_sha256=_NO_HASH,
+    )
+    return draft.model_copy(update={"content_sha256": content_sha256(draft)})
+
+
+def write_frozen(record: QualificationRecord, folder: Path) -> Path:
+    """Write a frozen record under a name that its content decides; an existing file is never replaced.
+
+    Raises:
+        UsageError: when that record exists already.
+        StorageError: when it cannot be written.
+    """
+    path = folder / f"{record.name}-{record.content_sha256[:12]}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, encode(record), overwrite=False)
+    # Read it back through the same gate as everyone will.
+    load_frozen(path)
+    return path
+
+
+def check_not_frozen(
+    files: Sequence[FrozenFile], case: Case, key: dict[str, str], supersedes: FrozenFile | None
+) -> None:
+    """Refuse to freeze beside a record that holds the same case for the same platform.
+
+    Raises:
+        UsageError: naming that record.
+    """
+    for file in files:
+        if supersedes is not None and file.sha256 == supersedes.sha256:
+            continue
+        if file.record.platform_key == key and any(
+            same_computation(frozen.case, case) for frozen in file.record.cases
+        ):
+            raise UsageError(
+                f"{file.path.name} already freezes {case.name} for this platform",
+                where=str(file.path.parent),
+                remedy=f"supersede it: --supersedes {file.path}",
+            )

@@ -1,0 +1,474 @@
+"""From a case to a run record: one fresh process, everything that it left, checked and kept.
+
+A run owns one folder, its evidence:
+
+    input.npz  config.json  fixture/      what went in; `fixture/` is a snapshot of the sources
+    stdout.txt  stderr.txt                every byte that the process printed
+    result.json  result.predictions.npy   what it returned
+    record.json                           the run record, written last
+
+The fixture runs from the snapshot and not from the checkout: what is hashed is what ran, whatever an
+editor or a checkout does meanwhile, and no stale bytecode can stand in for a changed source.
+
+Whatever can be computed here is not taken from the fixture's word: input, archive, configuration, source
+and predictions hashes, and the environment's digest. Query labels never reach the run folder.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from orchestrator import __version__
+from orchestrator.availability import Unavailable
+from orchestrator.cases import config_text
+from orchestrator.codec import check_model, check_schema, encode, kind_of_model, parse_text
+from orchestrator.environment import ChildEnvironment, NumericSettings, build_environment, validate
+from orchestrator.errors import (
+    EvidenceError,
+    FixtureFailed,
+    QualgateError,
+    RunTimedOut,
+    StorageError,
+    UsageError,
+)
+from orchestrator.hashing import array_sha256, bytes_sha256, file_sha256
+from orchestrator.process import ProcessOutcome, run_process
+from orchestrator.store import write_atomically
+from orchestrator import models, probe
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from orchestrator.datasets.dataset import Dataset
+
+DEFAULT_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a case is run; what is computed is the case's business.
+
+    `mode`, `scope`, `repeats` and `energy` are the fixture's. `timeout_s` bounds the whole process.
+    `python` is the interpreter that has torch. `echo` receives output as it comes: stream name, bytes.
+    """
+
+    mode: models.Mode = "measure"
+    scope: models.Scope = "task"
+    repeats: int = 3
+    energy: bool = False
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    python: str = sys.executable
+    pass_through: tuple[str, ...] = ()
+    idx_dir: Path | None = None
+    cache_dir: Path | None = None
+    echo: Callable[[str, bytes], None] | None = None
+    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def check(self) -> None:
+        """Refuse wrong combinations before any work.
+
+        Raises:
+            UsageError: naming the options at fault.
+        """
+        if self.repeats < 1:
+            raise UsageError(f"--repeats: found {self.repeats}, expected at least 1")
+        if self.energy and (self.mode, self.scope) != ("measure", "task"):
+            raise UsageError("--energy needs --mode measure and --scope task")
+        if (self.mode, self.scope) == ("profile", "training") and self.repeats != 1:
+            raise UsageError("--mode profile --scope training holds one training: --repeats must be 1")
+        if not self.timeout_s > 0:
+            raise UsageError(f"--timeout: found {self.timeout_s:g}, expected seconds above 0")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its record, the folder that holds its evidence, and the record file's hash."""
+
+    record: models.RunRecord
+    folder: Path
+    record_sha256: str
+
+    @property
+    def result(self) -> models.FixtureResult:
+        """The fixture's result; a finished run has one."""
+        assert self.record.result is not None  # noqa: S101  run_case raises when there is none
+        return self.record.result
+
+    @property
+    def score(self) -> models.Score:
+        """The orchestrator's count of correct queries; a finished run has one."""
+        assert isinstance(self.record.score, models.Score)  # noqa: S101  as above
+        return self.record.score
+
+
+def load_dataset(source: models.DataSource, options: RunOptions) -> Dataset:
+    """The data of a case.
+
+    Raises:
+        InputError: when a file is missing, cannot be downloaded, or is not what it should be.
+    """
+    match source:
+        case models.DigitsSource():
+            from orchestrator.datasets.digits import load_digits_split
+
+            return load_digits_split(source.seed, source.train_count)
+        case models.MnistSource():
+            from orchestrator.datasets.download import default_cache_dir
+            from orchestrator.datasets.mnist import load_mnist_draw
+
+            return load_mnist_draw(
+                source.draw, options.idx_dir, options.cache_dir or default_cache_dir()
+            )
+        case models.SyntheticSource():
+            from orchestrator.datasets.synthetic import make_synthetic
+
+            return make_synthetic(source.train_count, source.query_count, source.seed)
+
+
+def new_run_folder(parent: Path, name: str) -> Path:
+    """Make a folder of its own for a run, named by time and case.
+
+    Raises:
+        StorageError: when it cannot be made.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    folder = parent / f"{stamp}-{name}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise StorageError(f"cannot make the run folder: {error.strerror}", where=str(folder)) from error
+    return folder.resolve()
+
+
+def run_case(
+    case: models.Case,
+    settings: NumericSettings,
+    options: RunOptions,
+    folder: Path,
+    dataset: Dataset | None = None,
+) -> Run:
+    """Run a case in one fresh process and judge nothing.
+
+    The run record is written whether the process succeeded or not; an error names the folder.
+    `dataset` is the case's data where the caller has loaded it already.
+
+    Raises:
+        UsageError: for options or settings that are refused before any work.
+        FixtureFailed, RunTimedOut, StorageError: when the process left no result.
+        EvidenceError: when what it left is not what it says.
+        Interrupted: after the process and its group are gone.
+    """
+    options.check()
+    validate(settings, platform.machine())
+    environment = build_environment(
+        settings,
+        inherited=options.inherited,
+        machine=platform.machine(),
+        pass_through=options.pass_through,
+    )
+    dataset = dataset or load_dataset(case.data, options)
+    prepared = _prepare(case, dataset, folder)
+    command = _command(case, settings, options, folder)
+    outcome = run_process(
+        command,
+        env=environment.variables,
+        cwd=folder,
+        stdout_path=folder / "stdout.txt",
+        stderr_path=folder / "stderr.txt",
+        timeout_s=options.timeout_s,
+        echo=options.echo,
+    )
+    failure: QualgateError | None = _process_failure(outcome, options, folder)
+    result: models.FixtureResult | None = None
+    score: models.Score | models.Unavailable = models.Unavailable(
+        unavailable="the run left no predictions", remedy=""
+    )
+    if failure is None:
+        try:
+            result = _read_result(folder)
+            predictions = _check_result(result, prepared, environment, case, options, folder)
+            score = _score(predictions, dataset.query_labels)
+        except EvidenceError as error:
+            failure, result = error, None
+    record = models.RunRecord(
+        workspace=cast(models.Workspace, settings.workspace),
+        action=options.mode,
+        scope=options.scope,
+        command=command,
+        returncode=outcome.returncode,
+        stdout=outcome.stdout.text,
+        stderr=outcome.stderr.text,
+        capabilities=_capabilities(),
+        finished_at_utc=outcome.finished_at_utc,
+        input_sha256=prepared.input_hashes,
+        result=result,
+        kind="run",
+        schema_version=2,
+        qualgate_version=__version__,
+        case=case,
+        settings=models.NumericSettings.model_validate(asdict(settings)),
+        environment=models.ChildEnvironment(
+            variables=environment.variables, sha256=environment.sha256
+        ),
+        started_at_utc=outcome.started_at_utc,
+        duration_s=outcome.duration_s,
+        timed_out=outcome.timed_out,
+        streams=_streams(outcome),
+        artefact_sha256=_artefacts(folder),
+        score=score,
+        failure=None if failure is None else str(failure),
+    )
+    data = encode(record)
+    write_atomically(folder / "record.json", data)
+    if failure is not None:
+        raise failure
+    return Run(record, folder, bytes_sha256(data))
+
+
+# --- what goes in ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    input_hashes: models.InputHashes
+    archive_sha256: str
+    config_sha256: str
+    sources: dict[str, str]
+
+
+def _prepare(case: models.Case, dataset: Dataset, folder: Path) -> _Prepared:
+    from orchestrator.datasets.dataset import write_archive
+
+    write_archive(dataset, folder / "input.npz")
+    write_atomically(folder / "config.json", config_text(case.config))
+    sources = _snapshot_fixture(folder / "fixture")
+    return _Prepared(
+        input_hashes=input_hashes(dataset),
+        archive_sha256=file_sha256(folder / "input.npz"),
+        config_sha256=bytes_sha256(config_text(case.config)),
+        sources=sources,
+    )
+
+
+def input_hashes(dataset: Dataset) -> models.InputHashes:
+    """Hashes of the three arrays that go into the archive."""
+    return models.InputHashes(
+        train_images=array_sha256(dataset.train_images),
+        train_labels=array_sha256(dataset.train_labels),
+        test_images=array_sha256(dataset.test_images),
+    )
+
+
+def _snapshot_fixture(target: Path) -> dict[str, str]:
+    """Copy the fixture's sources; returns their hashes by the names that records use."""
+    names = {"__main__.py": "fixture.py"}
+    hashes = {}
+    with resources.as_file(resources.files("fixture")) as source:
+        for path in sorted(source.rglob("*.py")):
+            relative = path.relative_to(source)
+            data = path.read_bytes()
+            try:
+                (target / relative).parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StorageError(
+                    f"cannot make the folder: {error.strerror}", where=str(target)
+                ) from error
+            write_atomically(target / relative, data)
+            name = relative.as_posix()
+            hashes[names.get(name, name)] = bytes_sha256(data)
+    return hashes
+
+
+def _command(
+    case: models.Case, settings: NumericSettings, options: RunOptions, folder: Path
+) -> list[str]:
+    command = [
+        # -I: no PYTHON* variables, no user site, no current folder. -B: leave no bytecode in evidence.
+        options.python, "-I", "-B", str(folder / "fixture"),
+        "--input", str(folder / "input.npz"),
+        "--config", str(folder / "config.json"),
+        "--output", str(folder / "result.json"),
+        "--mode", options.mode,
+        "--scope", options.scope,
+        "--repeats", str(options.repeats),
+        "--device", settings.device,
+        "--numerics", case.numerics,
+    ]  # fmt: skip
+    return [*command, "--energy"] if options.energy else command
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+def _process_failure(
+    outcome: ProcessOutcome, options: RunOptions, folder: Path
+) -> QualgateError | None:
+    if outcome.timed_out:
+        return RunTimedOut(
+            f"the fixture ran longer than {options.timeout_s:g} s and was killed with its group",
+            where=str(folder),
+            remedy="raise --timeout, or read stderr.txt there",
+        )
+    if outcome.returncode < 0:
+        number = -outcome.returncode
+        return FixtureFailed(
+            f"the fixture was killed by {_signal_name(number)}",
+            where=str(folder),
+            remedy="look for the out-of-memory killer or an operator; stderr.txt is there",
+        )
+    if outcome.returncode != 0:
+        lines = outcome.stderr.text.strip().splitlines()
+        cause = lines[-1] if lines else "it printed no error"
+        return FixtureFailed(
+            f"the fixture ended with exit code {outcome.returncode}: {cause}",
+            where=str(folder),
+            remedy=_remedy_for(cause),
+        )
+    if not (folder / "result.json").is_file():
+        return FixtureFailed("the fixture ended without an error and left no result", where=str(folder))
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _remedy_for(cause: str) -> str:
+    if "No module named 'torch'" in cause:
+        return "install torch for this interpreter, or name another one with --python"
+    if "No space left" in cause:
+        return "free space on the disk that holds the run folder"
+    return "stderr.txt there holds the whole error"
+
+
+def _read_result(folder: Path) -> models.FixtureResult:
+    path = folder / "result.json"
+    value = parse_text(path.read_bytes(), str(path))
+    kind = kind_of_model(models.FixtureResult)
+    # The model first: it puts the keys into the order of the schema, and is the one that must hold.
+    result = check_model(value, models.FixtureResult, str(path))
+    check_schema(value, kind, str(path))
+    return result
+
+
+def _check_result(
+    result: models.FixtureResult,
+    prepared: _Prepared,
+    environment: ChildEnvironment,
+    case: models.Case,
+    options: RunOptions,
+    folder: Path,
+) -> npt.NDArray[np.int64]:
+    """Compare every claim that can be recomputed here; returns the predictions, (M,) int64."""
+    predictions_path = folder / result.predictions_file
+    predictions_sha256 = file_sha256(predictions_path) if predictions_path.is_file() else "missing"
+    claims: list[tuple[str, Any, Any]] = [
+        ("metadata.input_hashes", result.metadata.input_hashes, prepared.input_hashes),
+        ("before_metadata.input_hashes", result.before_metadata.input_hashes, prepared.input_hashes),
+        ("input_archive_sha256", result.input_archive_sha256, prepared.archive_sha256),
+        ("config_file_sha256", result.config_file_sha256, prepared.config_sha256),
+        ("source_sha256", result.source_sha256, prepared.sources),
+        ("predictions_file_sha256", result.predictions_file_sha256, predictions_sha256),
+        ("environment.sha256", result.environment.sha256, environment.sha256),
+        ("environment_was_set_externally", result.environment_was_set_externally, True),
+        ("config", result.config, case.config),
+        ("mode", result.mode, options.mode),
+        ("requested_scope", result.requested_scope, options.scope),
+        ("numerics.name", result.numerics.name, case.numerics),
+    ]
+    for name, claimed, computed in claims:
+        if claimed != computed:
+            raise EvidenceError(
+                f"at $.{name}: the fixture says {_short(claimed)}, the orchestrator finds {_short(computed)}",
+                where=str(folder / "result.json"),
+            )
+    return _read_predictions(predictions_path, result)
+
+
+def _read_predictions(path: Path, result: models.FixtureResult) -> npt.NDArray[np.int64]:
+    import numpy as np
+
+    try:
+        predictions = np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise EvidenceError(f"not an array in NPY format: {error}", where=str(path)) from error
+    expected = (result.metadata.test_count,)
+    if predictions.dtype != np.int64 or predictions.shape != expected:
+        raise EvidenceError(
+            f"found {predictions.dtype}{predictions.shape}, expected int64{expected}", where=str(path)
+        )
+    if array_sha256(predictions) != result.metadata.predictions_sha256:
+        raise EvidenceError("the array is not the one whose hash the result holds", where=str(path))
+    return cast("npt.NDArray[np.int64]", predictions)
+
+
+def _score(
+    predictions: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
+) -> models.Score:
+    return models.Score(correct=int((predictions == labels).sum()), total=len(labels))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# --- the record -----------------------------------------------------------------------------------
+
+
+def _streams(outcome: ProcessOutcome) -> models.Streams:
+    def stream(captured: Any) -> models.Stream:
+        return models.Stream(
+            file=captured.path.name,
+            size_bytes=captured.size_bytes,
+            sha256=captured.sha256,
+            text_is_complete=captured.text_is_complete,
+        )
+
+    return models.Streams(stdout=stream(outcome.stdout), stderr=stream(outcome.stderr))
+
+
+def _artefacts(folder: Path) -> dict[str, str]:
+    """Every file of the run folder with its hash; the record itself comes last and names them."""
+    return {
+        path.relative_to(folder).as_posix(): file_sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "record.json"
+    }
+
+
+def _capabilities() -> models.Capabilities:
+    ncu = probe.find_ncu(os.environ.get("PATH", ""))
+    version = ncu if isinstance(ncu, Unavailable) else probe.ncu_version(ncu)
+    cpu = probe.cpu_facts()
+    return models.Capabilities(
+        ncu_version=_value(version),
+        nvidia_driver=_value(probe.nvidia_driver()),
+        cpu=models.CpuCapabilities(
+            architecture=cpu.architecture,
+            vendor=cpu.vendor,
+            model_name=cpu.model_name,
+            vector_units=list(cpu.vector_units),
+            logical_cpus=cpu.logical_cpus,
+            affinity_cpus=cpu.affinity_cpus,
+        ),
+    )
+
+
+def _value(found: str | Unavailable) -> str | models.Unavailable:
+    if isinstance(found, Unavailable):
+        return models.Unavailable(unavailable=found.reason, remedy=found.remedy)
+    return found
