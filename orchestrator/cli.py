@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from orchestrator import __version__
-from orchestrator.errors import ExitCode, Interrupted, QualgateError, UsageError
+from orchestrator.errors import ExitCode, QualgateError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from orchestrator.environment import NumericSettings
-    from orchestrator.models import Case, RunRecord, Strict
+    from orchestrator.models import Case
     from orchestrator.runner import RunOptions
 
 app = typer.Typer(
     name="qualgate",
     help="Proves that a training computation still produces the same bits.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -40,24 +39,14 @@ DeviceOption = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 WorkspaceOption = Annotated[
     str, typer.Option("--workspace", help="CUBLAS_WORKSPACE_CONFIG: :16:8, :4096:8 or :0:0.")
 ]
-ThreadsOption = Annotated[
-    int | None, typer.Option("--threads", help="CPU threads; they change the bits.")
-]
-VectorOption = Annotated[
-    str | None, typer.Option("--vector", help="ATEN_CPU_CAPABILITY, e.g. avx2.")
-]
-IsaOption = Annotated[
-    str | None, typer.Option("--onednn-isa", help="ONEDNN_MAX_CPU_ISA, e.g. AVX2.")
-]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="CPU threads; they change the bits.")]
+VectorOption = Annotated[str | None, typer.Option("--vector", help="ATEN_CPU_CAPABILITY, e.g. avx2.")]
+IsaOption = Annotated[str | None, typer.Option("--onednn-isa", help="ONEDNN_MAX_CPU_ISA, e.g. AVX2.")]
 CbwrOption = Annotated[str | None, typer.Option("--mkl-cbwr", help="MKL_CBWR, e.g. AVX2.")]
 RepeatsOption = Annotated[int, typer.Option("--repeats", help="Timed repeats of the task.")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds for the whole process.")]
-IdxOption = Annotated[
-    Path | None, typer.Option("--idx-dir", help="A folder with MNIST's IDX files.")
-]
-PythonOption = Annotated[
-    str, typer.Option("--python", help="The interpreter that has torch.")
-]
+IdxOption = Annotated[Path | None, typer.Option("--idx-dir", help="A folder with MNIST's IDX files.")]
+PythonOption = Annotated[str, typer.Option("--python", help="The interpreter that has torch.")]
 PassOption = Annotated[
     list[str] | None,
     typer.Option("--pass-env", help="Pass one variable on, e.g. CUDA_VISIBLE_DEVICES."),
@@ -155,9 +144,8 @@ def _print_json(value: Any) -> None:
 
 
 def _finish(code: ExitCode, line: str) -> NoReturn:
-    """Exit with the one line that every non-zero exit ends with."""
-    print(f"qualgate: {line}", file=sys.stderr)
-    raise typer.Exit(code)
+    """End a command with a code and its line."""
+    raise typer.Exit(_complain(code, line))
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -208,7 +196,10 @@ def run(
     if as_json:
         _print_json(done.record.model_dump())
     else:
-        _print(f"{chosen.name}: {costs(done.result, done.record)}", f"record: {done.folder / 'record.json'}")
+        _print(
+            f"{chosen.name}: {costs(done.result, done.record)}",
+            f"record: {done.folder / 'record.json'}",
+        )
 
 
 @app.command()
@@ -222,9 +213,7 @@ def gate(
     published: Annotated[
         Path | None, typer.Option("--published", help="Reproduce a published table of MNIST draws.")
     ] = None,
-    draws: Annotated[
-        list[int] | None, typer.Option("--draw", help="Only these draws of the table.")
-    ] = None,
+    draws: Annotated[list[int] | None, typer.Option("--draw", help="Only these draws of the table.")] = None,
     device: DeviceOption = "cpu",
     workspace: WorkspaceOption = ":16:8",
     threads: ThreadsOption = None,
@@ -420,9 +409,7 @@ def data(
 
 @app.command()
 def schema(
-    kind: Annotated[
-        str | None, typer.Argument(help="A schema to print, e.g. run-record.v2.")
-    ] = None,
+    kind: Annotated[str | None, typer.Argument(help="A schema to print, e.g. run-record.v2.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write every schema there.")] = None,
     check: Annotated[
         Path | None, typer.Option("--check", help="Compare this folder with the models.")
@@ -481,35 +468,36 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Proves that a training computation still produces the same bits."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def main() -> NoReturn:
     """The console entry: run a command and exit with its code; every error becomes one line."""
-    import click
-
     try:
         code = app(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        code = stop.exit_code
-    except click.ClickException as error:
-        where = f" (qualgate {error.ctx.info_name} --help)" if getattr(error, "ctx", None) else ""
-        print(f"qualgate: {error.format_message()}{where}", file=sys.stderr)
-        code = ExitCode.USAGE
+    except typer.TyperException as error:
+        code = _complain(ExitCode.USAGE, error.format_message())
     except QualgateError as error:
-        print(f"qualgate: {error}", file=sys.stderr)
-        code = error.exit_code
-    except (KeyboardInterrupt, click.exceptions.Abort):
-        print(f"qualgate: {Interrupted('interrupted')}", file=sys.stderr)
-        code = ExitCode.INTERRUPTED
+        code = _complain(error.exit_code, str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        code = _complain(ExitCode.INTERRUPTED, "interrupted; nothing was left running")
     except BrokenPipeError:
         # The reader of our stdout is gone (`qualgate ... | head`): nothing more can be said to it.
-        sys.stderr.close()
+        sys.stdout = None
         code = ExitCode.USAGE
     sys.exit(int(code or 0))
+
+
+def _complain(code: ExitCode, line: str) -> ExitCode:
+    """Print the one line that every non-zero exit ends with."""
+    print(f"qualgate: {' '.join(line.split())}", file=sys.stderr)
+    return code

@@ -81,7 +81,12 @@ def detect(value: Any, source: str) -> RecordKind:
     if not isinstance(value, dict):
         raise _broken(source, "$", _name_of(value), "an object")
     declared = value.get("kind")
-    names = {"run": "run-record", "qualification": "qualification", "data": "data", "verdict": "verdict"}
+    names = {
+        "run": "run-record",
+        "qualification": "qualification",
+        "data": "data",
+        "verdict": "verdict",
+    }
     name = names.get(declared) if isinstance(declared, str) else None
     if name is None:
         name = next((name for key, name in _MARKS if key in value), None)
@@ -106,8 +111,8 @@ def load(path: Path) -> models.Strict:
     return decode(read_bytes(path), str(path))
 
 
-def load_as(path: Path, *expected: type[Record]) -> Record:
-    """Read a record that must be of one of the expected models.
+def load_as(path: Path, expected: type[Record]) -> Record:
+    """Read a record that must be of the expected model.
 
     Raises:
         InputError: when the file cannot be read, or is a sound record of another kind.
@@ -115,7 +120,7 @@ def load_as(path: Path, *expected: type[Record]) -> Record:
     """
     record = load(path)
     if not isinstance(record, expected):
-        wanted = " or ".join(dict.fromkeys(kind_of_model(model).name for model in expected))
+        wanted = kind_of_model(expected).name
         raise InputError(f"found a {kind_of_model(type(record)).name}, expected a {wanted}", where=str(path))
     return record
 
@@ -216,7 +221,7 @@ def schema_validator(kind: RecordKind) -> Any:
     checker = FormatChecker(formats=[])
     checker.checks("date-time", raises=ValueError)(models.is_utc_time)
     types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, v: type(v) is int)
-    strict = validators.extend(
+    strict = validators.extend(  # type: ignore[no-untyped-call]
         Draft202012Validator, validators={"pattern": pattern}, type_checker=types
     )
     text = resources.files("schemas").joinpath(kind.schema_file).read_text(encoding="utf-8")
@@ -249,9 +254,7 @@ def _explain_schema_error(error: Any) -> tuple[str, str, str]:
         known = error.schema.get("properties", {})
         patterns = [_absolute(p) for p in error.schema.get("patternProperties", {})]
         extra = next(
-            key
-            for key in error.instance
-            if key not in known and not any(re.search(p, key) for p in patterns)
+            key for key in error.instance if key not in known and not any(re.search(p, key) for p in patterns)
         )
         return member(path, extra), "the key", "no such key"
     return path, _name_of(error.instance), f"{error.validator} {error.validator_value!r}"
@@ -280,7 +283,7 @@ def _locate(value: Any, location: tuple[str | int, ...], kind: str) -> tuple[str
     path, depth = "$", 0
     for index, part in enumerate(location):
         is_last = index == len(location) - 1
-        if isinstance(value, dict) and isinstance(part, str) and part in value:
+        if isinstance(value, dict) and part in value:
             value = value[part]
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.codec import load_as
-from orchestrator.errors import UsageError
+from orchestrator.codec import kind_of_model, load
+from orchestrator.errors import InputError, UsageError
 from orchestrator.models import QualificationRecord, RunRecord, RunRecordV1
 from orchestrator.qualification import load_frozen
 from orchestrator.verdict import Evidence, evidence_of_frozen, evidence_of_run
@@ -19,14 +19,17 @@ def load_evidence(path: Path) -> Evidence:
         EvidenceError: when the record is broken, or its run failed.
         UsageError: when a frozen record holds several cases.
     """
-    record = load_as(path, RunRecord, RunRecordV1, QualificationRecord)
+    record = load(path)
+    if isinstance(record, RunRecord | RunRecordV1):
+        return evidence_of_run(record, _label(path))
     if isinstance(record, QualificationRecord):
         frozen = load_frozen(path).record
         if len(frozen.cases) != 1:
             names = ", ".join(item.case.name for item in frozen.cases)
             raise UsageError(f"holds several cases ({names}), expected one", where=str(path))
         return evidence_of_frozen(frozen, frozen.cases[0], path.name)
-    return evidence_of_run(record, _label(path))
+    kind = kind_of_model(type(record)).name
+    raise InputError(f"found a {kind}, expected a run record or a frozen record", where=str(path))
 
 
 def _label(path: Path) -> str:

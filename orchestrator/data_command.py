@@ -17,9 +17,7 @@ from orchestrator.store import write_atomically
 _ARCHIVE, _LABELS, _MANIFEST = "input.npz", "query_labels.npy", "data.json"
 
 
-def source_of(
-    name: str, draw: int, seed: int | None, train: int | None, query: int
-) -> models.DataSource:
+def source_of(name: str, draw: int, seed: int | None, train: int | None, query: int) -> models.DataSource:
     """The data source that the arguments mean.
 
     Raises:
@@ -45,7 +43,8 @@ def source_of(
             return models.SyntheticSource(
                 kind="synthetic", seed=seed or 0, train_count=train or 1000, query_count=query
             )
-    raise UsageError(f"found source {name!r}, expected digits, mnist or synthetic")
+        case _:
+            raise UsageError(f"found source {name!r}, expected digits, mnist or synthetic")
 
 
 def write_data(source: models.DataSource, idx_dir: Path | None, out: Path) -> models.DataManifest:

@@ -11,7 +11,17 @@ from collections.abc import Mapping
 
 from orchestrator.models import NumericsVersion, Platform, StackChange
 
-_CPU = ("machine", "cpu_vendor", "torch", "blas", "mkl_cbwr", "onednn", "onednn_isa", "vector", "threads")
+_CPU = (
+    "machine",
+    "cpu_vendor",
+    "torch",
+    "blas",
+    "mkl_cbwr",
+    "onednn",
+    "onednn_isa",
+    "vector",
+    "threads",
+)
 _CUDA = ("gpu", "compute_capability", "torch", "cuda", "cublas", "workspace")
 
 

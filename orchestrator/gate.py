@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.environment import NumericSettings
+from orchestrator.errors import UsageError
+from orchestrator.fingerprint import platform_key
 from orchestrator.models import Case, Level, QualificationRecord, Verdict
 from orchestrator.qualification import (
     FrozenFile,
@@ -22,8 +24,6 @@ from orchestrator.qualification import (
     shipped_records,
     write_frozen,
 )
-from orchestrator.errors import UsageError
-from orchestrator.fingerprint import platform_key
 from orchestrator.runner import Run, RunOptions, new_run_folder, run_case
 from orchestrator.verdict import Evidence, evidence_of_run, judge
 
@@ -74,9 +74,7 @@ def gate_case(
     return GateOutcome(verdict, run)
 
 
-def _notes(
-    match: Match, candidates: Sequence[tuple[FrozenFile, object]], found: Evidence
-) -> tuple[str, ...]:
+def _notes(match: Match, candidates: Sequence[tuple[FrozenFile, object]], found: Evidence) -> tuple[str, ...]:
     notes = []
     if match.level == "predictions":
         differing = key_differences(match, found)

@@ -67,9 +67,7 @@ def _number(minimum: float | None = None, *, exclusive: bool = False) -> PlainVa
     return PlainValidator(check)
 
 
-Sha256 = Annotated[
-    str, StringConstraints(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)
-]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 """A SHA-256 digest: 64 lower-case hex digits."""
 
 UtcTime = Annotated[
@@ -97,9 +95,7 @@ Positive = Annotated[
 ]
 Count = Annotated[int, Field(ge=0)]
 PositiveCount = Annotated[int, Field(ge=1)]
-AlwaysFalse = Annotated[
-    bool, _constant(False), WithJsonSchema({"type": "boolean", "const": False})
-]
+AlwaysFalse = Annotated[bool, _constant(False), WithJsonSchema({"type": "boolean", "const": False})]
 VersionOne = Annotated[int, _constant(1), WithJsonSchema({"type": "integer", "const": 1})]
 VersionTwo = Annotated[int, _constant(2), WithJsonSchema({"type": "integer", "const": 2})]
 
@@ -132,9 +128,7 @@ class Strict(BaseModel):
     """The base of every model: strict, closed and frozen."""
 
     # defer_build: a command builds validators for the one record kind it reads, not for all of them.
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True
-    )
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Unavailable(Strict):
@@ -500,6 +494,113 @@ class EnergyV1(Strict):
     after_metadata: MetadataV1
 
 
+class Telemetry(Strict):
+    """Sampled facts of the metered device; null is what it does not tell."""
+
+    temperature_c: Number | None
+    power_w: Number | None
+    graphics_clock_mhz: Count | None
+    memory_clock_mhz: Count | None
+
+
+class EnergyTrial(EnergyTrialV1):
+    """One trial on any device. On a CPU `cuda_ms_per_task` is the monotonic clock's time."""
+
+    telemetry_before: Telemetry  # type: ignore[assignment]  # a wider form at the same place
+    telemetry_after: Telemetry  # type: ignore[assignment]
+
+
+class RaplDomain(Strict):
+    """One RAPL package domain whose counter was read."""
+
+    name: Text
+    zone: Text
+    max_energy_range_uj: PositiveCount
+
+
+class RaplHardware(Strict):
+    """The CPU packages whose counters were read."""
+
+    cpu: Text
+    domains: Annotated[list[RaplDomain], Field(min_length=1)]
+    assumed_max_domain_power_w: Positive
+
+
+class NvmlSoftware(Strict):
+    """Versions behind an NVML measurement, and which `pynvml` answered."""
+
+    python: Text
+    torch: Text
+    cuda: Text | None
+    numpy: Text
+    nvidia_ml_py: Text
+    pynvml_file: Text
+    pynvml_is_nvidia_ml_py: bool
+
+
+class RaplSoftware(Strict):
+    """Versions behind a RAPL measurement."""
+
+    python: Text
+    torch: Text
+    cuda: Text | None
+    numpy: Text
+    kernel: Text
+
+
+class CounterQuality(Strict):
+    """How often the counter moved, and how often it had to."""
+
+    update_period_s: Positive
+    smallest_step_mj: Positive
+    fewest_updates_in_an_interval: Number
+    required_updates: PositiveCount
+
+
+class EnergySpread(Strict):
+    """The uncertainty of the mean energy per task."""
+
+    confidence_95_low: Number
+    confidence_95_high: Number
+    relative_spread: NonNegative | None
+    allowed_relative_spread: Positive
+
+
+class TrialCrossCheck(Strict):
+    """Sampled power over counter power, idle and active."""
+
+    trial: Count
+    idle_sampled_over_counter: Number
+    active_sampled_over_counter: Number
+
+
+class CrossCheck(Strict):
+    """Whether the counter and the sampled power agree."""
+
+    trials: Annotated[list[TrialCrossCheck], Field(min_length=1)]
+    largest_relative_difference: NonNegative
+    tolerance: Positive
+    agrees: bool
+
+
+class TrialThrottling(Strict):
+    """What held the clocks down before and after a trial; null is what the device does not tell."""
+
+    trial: Count
+    before: list[Text] | None
+    after: list[Text] | None
+
+
+class EnergyQuality(Strict):
+    """How far an energy number can be trusted."""
+
+    counter: CounterQuality
+    idle_adjusted_mj_per_task: EnergySpread
+    needs_more_trials: bool
+    cross_check: CrossCheck | Unavailable
+    throttle_reasons: list[TrialThrottling]
+
+
 class SoftwareV1(Strict):
     """Versions in the task process."""
 
@@ -592,6 +693,25 @@ class Timing(Strict):
     repeat_ms: Annotated[list[NonNegative], Field(min_length=1)]
 
 
+class Energy(Strict):
+    """Energy per task by any meter: version 1's fields, the meter, and what the numbers are worth."""
+
+    calibration_ms: Positive
+    repeats_per_trial: PositiveCount
+    trials: Annotated[list[EnergyTrial], Field(min_length=1)]
+    summary: EnergySummaryV1
+    hardware: NvmlHardware | RaplHardware
+    software: NvmlSoftware | RaplSoftware
+    repeat_predictions_equal: bool
+    repeat_state_hashes_equal: bool
+    state_hash_keys_checked: list[HashGroup]
+    scope: Text
+    before_metadata: Metadata
+    after_metadata: Metadata
+    meter: Text
+    quality: EnergyQuality
+
+
 class _ResultFields(Strict):
     schema_version: VersionOne | VersionTwo
     completed_at_utc: UtcTime
@@ -610,7 +730,7 @@ class _ResultFields(Strict):
     buffer_inventory: _InventoryFields
     cache_reference: CacheReference | Unavailable
     profile: Profile | None
-    energy: EnergyV1 | None
+    energy: EnergyV1 | Energy | Unavailable | None
     metadata: MetadataV1
     same_process_reference_hashes_matched: Annotated[list[HashGroup], Field(min_length=1)]
     frozen_qualification_comparison: Text
@@ -639,6 +759,7 @@ class FixtureResult(_ResultFields):
 
     schema_version: VersionTwo
     software: Software
+    energy: Energy | Unavailable | None
     buffer_inventory: BufferInventory
     metadata: Metadata
     device: Device

@@ -107,9 +107,7 @@ def load_folders(folders: Iterable[Path]) -> list[FrozenFile]:
         if not folder.is_dir():
             raise UsageError("no such folder", where=str(folder), remedy="freeze a record there first")
         files = [load_frozen(path) for path in sorted(folder.glob("*.json"))] + files
-    superseded = {
-        file.record.supersedes.file_sha256 for file in files if file.record.supersedes is not None
-    }
+    superseded = {file.record.supersedes.file_sha256 for file in files if file.record.supersedes is not None}
     return [file for file in files if file.sha256 not in superseded]
 
 
@@ -188,9 +186,7 @@ def require_agreement(runs: Sequence[Run]) -> None:
                 "not deterministic, not frozen",
                 where=str(run.folder),
             )
-        differences = [
-            item for group in compare_groups(first, evidence) for item in group.differences
-        ]
+        differences = [item for group in compare_groups(first, evidence) for item in group.differences]
         if differences:
             at = differences[0]
             raise EvidenceError(
@@ -227,9 +223,7 @@ def freeze(
     frozen = FrozenCase(
         case=record.case,
         settings=record.settings,
-        hashes=Hashes.model_validate(
-            {name: getattr(result.metadata, name) for name in COMPUTATION_ORDER}
-        ),
+        hashes=Hashes.model_validate({name: getattr(result.metadata, name) for name in COMPUTATION_ORDER}),
         arrays=result.metadata.arrays,
         config_file_sha256=result.config_file_sha256,
         predictions_file_sha256=result.predictions_file_sha256,
@@ -237,8 +231,7 @@ def freeze(
         test_count=result.metadata.test_count,
         score=record.score,
         runs=[
-            FreezingRun(finished_at_utc=r.record.finished_at_utc, record_sha256=r.record_sha256)
-            for r in runs
+            FreezingRun(finished_at_utc=r.record.finished_at_utc, record_sha256=r.record_sha256) for r in runs
         ],
     )
     now = clock or datetime.now(UTC)

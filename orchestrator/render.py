@@ -80,9 +80,7 @@ def remedy(verdict: Verdict, folder: str) -> str:
 
 def verdict_table(verdict: Verdict, record: RunRecord | None = None) -> RenderableType:
     """The verdict as a table: one row a hash group, then differences, changes and costs."""
-    table = Table(
-        title=_title(verdict, record), title_justify="left", title_style="bold", show_edge=False
-    )
+    table = Table(title=_title(verdict, record), title_justify="left", title_style="bold", show_edge=False)
     table.add_column("hash group")
     table.add_column("fields", justify="right")
     table.add_column("equal", justify="center")

@@ -27,7 +27,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from orchestrator import __version__
+from orchestrator import __version__, models, probe
 from orchestrator.availability import Unavailable
 from orchestrator.cases import config_text
 from orchestrator.codec import check_model, check_schema, encode, kind_of_model, parse_text
@@ -43,7 +43,6 @@ from orchestrator.errors import (
 from orchestrator.hashing import array_sha256, bytes_sha256, file_sha256
 from orchestrator.process import ProcessOutcome, run_process
 from orchestrator.store import write_atomically
-from orchestrator import models, probe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,9 +125,7 @@ def load_dataset(source: models.DataSource, options: RunOptions) -> Dataset:
             from orchestrator.datasets.download import default_cache_dir
             from orchestrator.datasets.mnist import load_mnist_draw
 
-            return load_mnist_draw(
-                source.draw, options.idx_dir, options.cache_dir or default_cache_dir()
-            )
+            return load_mnist_draw(source.draw, options.idx_dir, options.cache_dir or default_cache_dir())
         case models.SyntheticSource():
             from orchestrator.datasets.synthetic import make_synthetic
 
@@ -217,9 +214,7 @@ def run_case(
         qualgate_version=__version__,
         case=case,
         settings=models.NumericSettings.model_validate(asdict(settings)),
-        environment=models.ChildEnvironment(
-            variables=environment.variables, sha256=environment.sha256
-        ),
+        environment=models.ChildEnvironment(variables=environment.variables, sha256=environment.sha256),
         started_at_utc=outcome.started_at_utc,
         duration_s=outcome.duration_s,
         timed_out=outcome.timed_out,
@@ -280,18 +275,14 @@ def _snapshot_fixture(target: Path) -> dict[str, str]:
             try:
                 (target / relative).parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StorageError(
-                    f"cannot make the folder: {error.strerror}", where=str(target)
-                ) from error
+                raise StorageError(f"cannot make the folder: {error.strerror}", where=str(target)) from error
             write_atomically(target / relative, data)
             name = relative.as_posix()
             hashes[names.get(name, name)] = bytes_sha256(data)
     return hashes
 
 
-def _command(
-    case: models.Case, settings: NumericSettings, options: RunOptions, folder: Path
-) -> list[str]:
+def _command(case: models.Case, settings: NumericSettings, options: RunOptions, folder: Path) -> list[str]:
     command = [
         # -I: no PYTHON* variables, no user site, no current folder. -B: leave no bytecode in evidence.
         options.python, "-I", "-B", str(folder / "fixture"),
@@ -310,9 +301,7 @@ def _command(
 # --- what comes out -------------------------------------------------------------------------------
 
 
-def _process_failure(
-    outcome: ProcessOutcome, options: RunOptions, folder: Path
-) -> QualgateError | None:
+def _process_failure(outcome: ProcessOutcome, options: RunOptions, folder: Path) -> QualgateError | None:
     if outcome.timed_out:
         return RunTimedOut(
             f"the fixture ran longer than {options.timeout_s:g} s and was killed with its group",
@@ -377,7 +366,11 @@ def _check_result(
     predictions_sha256 = file_sha256(predictions_path) if predictions_path.is_file() else "missing"
     claims: list[tuple[str, Any, Any]] = [
         ("metadata.input_hashes", result.metadata.input_hashes, prepared.input_hashes),
-        ("before_metadata.input_hashes", result.before_metadata.input_hashes, prepared.input_hashes),
+        (
+            "before_metadata.input_hashes",
+            result.before_metadata.input_hashes,
+            prepared.input_hashes,
+        ),
         ("input_archive_sha256", result.input_archive_sha256, prepared.archive_sha256),
         ("config_file_sha256", result.config_file_sha256, prepared.config_sha256),
         ("source_sha256", result.source_sha256, prepared.sources),
@@ -408,16 +401,15 @@ def _read_predictions(path: Path, result: models.FixtureResult) -> npt.NDArray[n
     expected = (result.metadata.test_count,)
     if predictions.dtype != np.int64 or predictions.shape != expected:
         raise EvidenceError(
-            f"found {predictions.dtype}{predictions.shape}, expected int64{expected}", where=str(path)
+            f"found {predictions.dtype}{predictions.shape}, expected int64{expected}",
+            where=str(path),
         )
     if array_sha256(predictions) != result.metadata.predictions_sha256:
         raise EvidenceError("the array is not the one whose hash the result holds", where=str(path))
     return cast("npt.NDArray[np.int64]", predictions)
 
 
-def _score(
-    predictions: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
-) -> models.Score:
+def _score(predictions: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> models.Score:
     return models.Score(correct=int((predictions == labels).sum()), total=len(labels))
 
 

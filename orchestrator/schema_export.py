@@ -59,9 +59,7 @@ def stale(folder: Path) -> list[str]:
     """The names of schema files in `folder` that are missing, superfluous or not what the models say."""
     wanted = {kind.schema_file: canonical_text(schema_of(kind)) for kind in KINDS}
     present = {path.name: path.read_bytes() for path in folder.glob("*.schema.json")}
-    return sorted(
-        name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name)
-    )
+    return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
 
 
 def export(folder: Path) -> list[str]:

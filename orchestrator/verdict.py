@@ -24,11 +24,11 @@ from orchestrator.models import (
     FixtureResult,
     FrozenCase,
     GroupVerdict,
-    HashGroup,
     Hashes,
+    HashGroup,
     Level,
-    MetadataV1,
     Metadata,
+    MetadataV1,
     Platform,
     QualificationRecord,
     Repetition,
@@ -170,7 +170,10 @@ def _field_differences(
             if old != new:
                 return [
                     Difference(
-                        field=f"{name} ({fact})", expected=str(old), found=str(new), values_equal=None
+                        field=f"{name} ({fact})",
+                        expected=str(old),
+                        found=str(new),
+                        values_equal=None,
                     )
                 ]
     old_hash, new_hash = wanted.get(name, ABSENT), got.get(name, ABSENT)
@@ -182,18 +185,14 @@ def _field_differences(
     return [Difference(field=name, expected=old_hash, found=new_hash, values_equal=values_equal)]
 
 
-def level_reached(
-    groups: list[GroupVerdict], *, image_bits_comparable: bool = True
-) -> Level | None:
+def level_reached(groups: list[GroupVerdict], *, image_bits_comparable: bool = True) -> Level | None:
     """The highest level that the differences leave."""
     differing = [(group.group, item.field) for group in groups for item in group.differences]
     if not differing:
         return "bitwise"
     forgiven = frozenset() if image_bits_comparable else _IMAGES
     blocking = [
-        name
-        for group, name in differing
-        if group in _DEMANDED_BY_PREDICTIONS and name not in forgiven
+        name for group, name in differing if group in _DEMANDED_BY_PREDICTIONS and name not in forgiven
     ]
     return None if blocking else "predictions"
 

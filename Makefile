@@ -1,0 +1,62 @@
+# make gate    from nothing to a verdict: environment, install, run, judge
+# make test    everything that CI checks: ruff, mypy --strict, pytest (T= picks tests)
+# make help    the other targets
+
+PYTHON ?= python3
+VENV ?= .venv
+# The exact build of torch to install. A plain `torch` may bring a CUDA build of several gigabytes;
+# override it for a GPU machine: make gate TORCH="torch==2.5.1" DEVICE=cuda
+TORCH ?= torch==2.13.0
+DEVICE ?= cpu
+T ?= tests
+
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+.PHONY: help install install-test gate test lint bench schemas freeze-shipped mnist-draws device-check clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of requirements, so that a second `make gate` installs nothing.
+$(VENV)/.installed-$(TORCH): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --editable ".[fixture]"
+	@touch "$@"
+
+$(VENV)/.installed-test: pyproject.toml $(VENV)/.installed-$(TORCH)
+	$(BIN)/python -m pip install --quiet --editable ".[fixture,test]"
+	@touch "$@"
+
+install: $(VENV)/.installed-$(TORCH) ## Make the virtual environment and install qualgate with torch
+
+install-test: $(VENV)/.installed-test ## The same, with what the tests need
+
+gate: install ## Run the default case and judge it by the frozen record
+	@$(BIN)/qualgate gate --device $(DEVICE)
+
+test: install-test lint ## ruff, mypy --strict and pytest
+	$(BIN)/python -m pytest $(T)
+
+lint: install-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy orchestrator tests
+	cd fixture && ../$(BIN)/mypy --config-file ../pyproject.toml .
+
+bench: install-test ## Speed and memory: ratios and medians, measured in one run
+	$(BIN)/python -m tests.bench
+
+schemas: install-test ## Write schemas/ from the models
+	$(BIN)/qualgate schema --out schemas
+
+mnist-draws: install ## Reproduce published MNIST draws: PUBLISHED=file IDX=folder
+	$(BIN)/qualgate gate --published "$(PUBLISHED)" --idx-dir "$(IDX)"
+
+device-check: install-test ## The checks that need a CUDA device, in one command
+	$(BIN)/python -m pytest -m device tests/device
+
+clean: ## Remove the virtual environment, caches and run folders
+	rm -rf $(VENV) qualgate-runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
