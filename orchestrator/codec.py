@@ -92,8 +92,10 @@ def detect(value: Any, source: str) -> RecordKind:
         name = next((name for key, name in _MARKS if key in value), None)
     if name is None:
         raise _broken(source, "$", "an object of no known kind", "a qualgate record")
-    version = value.get("schema_version", 1)
     known = [kind for kind in KINDS if kind.name == name]
+    if "schema_version" not in value and (declared or "schema_version" in known[0].model.model_fields):
+        raise _broken(source, "$.schema_version", "nothing", "the required key")
+    version = value.get("schema_version", 1)
     for kind in known:
         if type(version) is int and kind.version == version:
             return kind
@@ -212,20 +214,28 @@ def schema_validator(kind: RecordKind) -> Any:
     import json
 
     from jsonschema import Draft202012Validator, FormatChecker, validators
-    from jsonschema.exceptions import ValidationError as SchemaError
-
-    def pattern(_: Any, wanted: str, instance: Any, __: Any) -> Any:
-        if isinstance(instance, str) and not re.search(_absolute(wanted), instance):
-            yield SchemaError(f"does not match {wanted}")
 
     checker = FormatChecker(formats=[])
     checker.checks("date-time", raises=ValueError)(models.is_utc_time)
     types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, v: type(v) is int)
-    strict = validators.extend(  # type: ignore[no-untyped-call]
-        Draft202012Validator, validators={"pattern": pattern}, type_checker=types
-    )
+    strict = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
     text = resources.files("schemas").joinpath(kind.schema_file).read_text(encoding="utf-8")
-    return strict(json.loads(text), format_checker=checker)
+    return strict(_with_absolute_ends(json.loads(text)), format_checker=checker)
+
+
+def _with_absolute_ends(schema: Any) -> Any:
+    """The schema with each pattern's final `$`, in values and in keys, as Python's absolute end."""
+    if isinstance(schema, list):
+        return [_with_absolute_ends(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    changed = {key: _with_absolute_ends(item) for key, item in schema.items()}
+    if isinstance(changed.get("pattern"), str):
+        changed["pattern"] = _absolute(changed["pattern"])
+    if "patternProperties" in changed:
+        named = changed["patternProperties"]
+        changed["patternProperties"] = {_absolute(pattern): item for pattern, item in named.items()}
+    return changed
 
 
 def _absolute(pattern: str) -> str:
@@ -233,13 +243,26 @@ def _absolute(pattern: str) -> str:
 
 
 def _best_error(validator: Any, value: Any) -> Any:
-    from jsonschema.exceptions import best_match, relevance
+    from jsonschema.exceptions import relevance
 
-    error = best_match(validator.iter_errors(value))
-    # A union that fails hides the true fault in its branches: follow the branch that got furthest.
+    errors = list(validator.iter_errors(value))
+    error = max(errors, key=relevance, default=None)
+    # A union that fails hides the true fault in its branches.
     while error is not None and error.context:
-        error = max(error.context, key=lambda e: (len(e.absolute_path), relevance(e)))
+        error = max(_meant_branch(error), key=relevance)
     return error
+
+
+def _meant_branch(union: Any) -> list[Any]:
+    """The errors of the branch that a value was meant for."""
+    here = len(union.absolute_path)
+    branches: dict[int, list[_Complaint]] = {}
+    for error in union.context:
+        depth = len(error.absolute_path)
+        in_member = error.validator in ("required", "additionalProperties")
+        complaint = _Complaint(error, depth + in_member, depth == here and error.validator == "type")
+        branches.setdefault(error.schema_path[0], []).append(complaint)
+    return [complaint.fault for complaint in min(branches.values(), key=_distance)]
 
 
 def _explain_schema_error(error: Any) -> tuple[str, str, str]:
@@ -252,11 +275,13 @@ def _explain_schema_error(error: Any) -> tuple[str, str, str]:
         return member(path, missing), "nothing", "the required key"
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
-        patterns = [_absolute(p) for p in error.schema.get("patternProperties", {})]
+        patterns = error.schema.get("patternProperties", {})
         extra = next(
             key for key in error.instance if key not in known and not any(re.search(p, key) for p in patterns)
         )
         return member(path, extra), "the key", "no such key"
+    if "propertyNames" in error.absolute_schema_path:
+        path = member(path, error.instance)
     return path, _name_of(error.instance), f"{error.validator} {error.validator_value!r}"
 
 
@@ -264,33 +289,91 @@ def _explain_schema_error(error: Any) -> tuple[str, str, str]:
 
 
 def _from_pydantic(error: ValidationError, value: Any, source: str) -> EvidenceError:
-    # In a union every branch complains; the complaint that reached deepest is about the right branch.
     faults = error.errors(include_url=False)
-    located = [(*_locate(value, fault["loc"], fault["type"]), fault) for fault in faults]
-    path, _, fault = max(located, key=lambda item: item[1])
-    if fault["type"] == "missing":
+    chosen = _clearest([_locate(value, fault) for fault in faults])
+    path, fault = chosen.path, chosen.fault
+    if fault["type"] in ("missing", "union_tag_not_found"):
         return _broken(source, path, "nothing", "the required key")
     if fault["type"] == "extra_forbidden":
         return _broken(source, path, "the key", "no such key")
+    if fault["type"] == "union_tag_invalid":
+        tag = fault["input"][_discriminator(fault)]
+        return _broken(source, path, _name_of(tag), f"one of {fault['ctx']['expected_tags']}")
     expected = fault["msg"]
     for prefix in ("Value error, ", "Input should be ", "String should "):
         expected = expected.removeprefix(prefix)
     return _broken(source, path, _name_of(fault["input"]), expected)
 
 
-def _locate(value: Any, location: tuple[str | int, ...], kind: str) -> tuple[str, int]:
-    """The JSON path of a pydantic location, whose union tags and `[key]` marks are no members."""
+@dataclass(frozen=True)
+class _Located:
+    """A pydantic fault at its JSON path, and the branches of the unions that it lies in."""
+
+    path: str
+    depth: int
+    branches: tuple[tuple[str, int, str], ...]  # (path of the union, its depth, the branch's tag)
+    fault: Any
+
+
+def _locate(value: Any, fault: Any) -> _Located:
+    """Places a fault: in pydantic's location, union tags and `[key]` marks stand between the members."""
     path, depth = "$", 0
+    branches = []
+    location, kind = fault["loc"], fault["type"]
     for index, part in enumerate(location):
         is_last = index == len(location) - 1
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+        in_object = isinstance(value, dict) and part in value
+        in_array = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if in_object or in_array:
             value = value[part]
         elif not (is_last and kind == "missing"):
+            if part != "[key]":
+                branches.append((path, depth, str(part)))
             continue
         path, depth = member(path, part), depth + 1
-    return path, depth
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        path, depth = member(path, _discriminator(fault)), depth + 1
+    return _Located(path, depth, tuple(branches), fault)
+
+
+def _discriminator(fault: Any) -> str:
+    return str(fault["ctx"]["discriminator"]).strip("'")
+
+
+def _clearest(faults: list[_Located], level: int = 0) -> _Located:
+    """The first fault outside any union, or else the one in the branch that the value was meant for."""
+    certain = next((fault for fault in faults if len(fault.branches) == level), None)
+    if certain is not None:
+        return certain
+    union, here, _ = faults[0].branches[level]
+    branches: dict[str, list[_Complaint]] = {}
+    for fault in faults:
+        if fault.branches[level][0] == union:
+            wrong_type = fault.depth == here and fault.fault["type"].endswith("_type")
+            complaint = _Complaint(fault, fault.depth, wrong_type)
+            branches.setdefault(fault.branches[level][2], []).append(complaint)
+    return _clearest([complaint.fault for complaint in min(branches.values(), key=_distance)], level + 1)
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Complaint:
+    """What one branch of a union says against a value; `wrong_type` is about the value as a whole."""
+
+    fault: Any
+    depth: int
+    wrong_type: bool
+
+
+def _distance(branch: list[_Complaint]) -> tuple[bool, int, int]:
+    """How far a branch is from the value: every branch complains, the one that was meant the least."""
+    return (
+        any(complaint.wrong_type for complaint in branch),
+        len(branch),
+        -max(complaint.depth for complaint in branch),
+    )
 
 
 def _name_of(value: Any) -> str:

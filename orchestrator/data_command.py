@@ -9,10 +9,10 @@ from orchestrator import models
 from orchestrator.cases import named_case
 from orchestrator.codec import encode
 from orchestrator.datasets.dataset import write_archive
-from orchestrator.errors import StorageError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.hashing import array_sha256, file_sha256
 from orchestrator.runner import RunOptions, input_hashes, load_dataset
-from orchestrator.store import write_atomically
+from orchestrator.store import make_folder, write_atomically
 
 _ARCHIVE, _LABELS, _MANIFEST = "input.npz", "query_labels.npy", "data.json"
 
@@ -57,10 +57,7 @@ def write_data(source: models.DataSource, idx_dir: Path | None, out: Path) -> mo
     import numpy as np
 
     dataset = load_dataset(source, RunOptions(idx_dir=idx_dir))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make the folder: {error.strerror}", where=str(out)) from error
+    make_folder(out)
     write_archive(dataset, out / _ARCHIVE)
     stream = io.BytesIO()
     np.save(stream, dataset.query_labels, allow_pickle=False)

@@ -31,8 +31,7 @@ def member(path: str, key: str | int) -> str:
     """The JSON path of one member: `$.a`, `$[0]`, or `$["odd key"]` where a name needs quotes."""
     if isinstance(key, int):
         return f"{path}[{key}]"
-    plain = key.replace("_", "a")
-    return f"{path}.{key}" if plain.isidentifier() else f"{path}[{json.dumps(key)}]"
+    return f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key)}]"
 
 
 class _Repeated(dict[str, Any]):

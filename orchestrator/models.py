@@ -100,7 +100,9 @@ VersionOne = Annotated[int, _constant(1), WithJsonSchema({"type": "integer", "co
 VersionTwo = Annotated[int, _constant(2), WithJsonSchema({"type": "integer", "const": 2})]
 
 ParameterName = Annotated[str, StringConstraints(pattern=r"^(weights\.[0-9]+|head\.(weight|bias))$")]
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$")]
+# No part of a file name starts with two dots: a record must not point out of its folder.
+_PART = r"\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*"
+FileName = Annotated[str, StringConstraints(pattern=rf"^{_PART}(/{_PART})*$")]
 CaseName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([.-][a-z0-9]+)*$", max_length=64)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 

@@ -28,7 +28,7 @@ from orchestrator.models import (
     Supersedes,
 )
 from orchestrator.runner import Run
-from orchestrator.store import write_atomically
+from orchestrator.store import make_folder, write_atomically
 from orchestrator.verdict import (
     COMPUTATION_ORDER,
     Evidence,
@@ -265,7 +265,7 @@ def write_frozen(record: QualificationRecord, folder: Path) -> Path:
         StorageError: when it cannot be written.
     """
     path = folder / f"{record.name}-{record.content_sha256[:12]}.json"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_atomically(path, encode(record), overwrite=False)
     # Read it back through the same gate as everyone will.
     load_frozen(path)

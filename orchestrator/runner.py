@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,12 +37,11 @@ from orchestrator.errors import (
     FixtureFailed,
     QualgateError,
     RunTimedOut,
-    StorageError,
     UsageError,
 )
 from orchestrator.hashing import array_sha256, bytes_sha256, file_sha256
 from orchestrator.process import ProcessOutcome, run_process
-from orchestrator.store import write_atomically
+from orchestrator.store import make_folder, write_atomically
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,10 +139,7 @@ def new_run_folder(parent: Path, name: str) -> Path:
     """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     folder = parent / f"{stamp}-{name}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise StorageError(f"cannot make the run folder: {error.strerror}", where=str(folder)) from error
+    make_folder(folder, fresh=True)
     return folder.resolve()
 
 
@@ -264,21 +260,26 @@ def input_hashes(dataset: Dataset) -> models.InputHashes:
     )
 
 
+def _fixture_folder() -> Path:
+    """The fixture's sources: a folder that is run, not a package that is imported."""
+    found = find_spec("fixture.digests")
+    if found is None or found.origin is None:
+        raise UsageError("the fixture's sources are not installed beside the orchestrator")
+    return Path(found.origin).parent
+
+
 def _snapshot_fixture(target: Path) -> dict[str, str]:
     """Copy the fixture's sources; returns their hashes by the names that records use."""
     names = {"__main__.py": "fixture.py"}
     hashes = {}
-    with resources.as_file(resources.files("fixture")) as source:
-        for path in sorted(source.rglob("*.py")):
-            relative = path.relative_to(source)
-            data = path.read_bytes()
-            try:
-                (target / relative).parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StorageError(f"cannot make the folder: {error.strerror}", where=str(target)) from error
-            write_atomically(target / relative, data)
-            name = relative.as_posix()
-            hashes[names.get(name, name)] = bytes_sha256(data)
+    source = _fixture_folder()
+    for path in sorted(source.rglob("*.py")):
+        relative = path.relative_to(source)
+        data = path.read_bytes()
+        make_folder((target / relative).parent)
+        write_atomically(target / relative, data)
+        name = relative.as_posix()
+        hashes[names.get(name, name)] = bytes_sha256(data)
     return hashes
 
 

@@ -1,0 +1,91 @@
+"""Atomic writes: a file is there with all of its bytes, or it is as it was before.
+
+The bytes go to a temporary file in the target's own folder (a rename does not cross file systems), are
+flushed to the device, and take the target's name in one step; then the folder is flushed, so that the
+name survives a power loss too. Every file that qualgate leaves behind is written here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from pathlib import Path
+
+from orchestrator.errors import StorageError, UsageError
+
+
+def write_atomically(path: Path, data: bytes, *, overwrite: bool = True) -> None:
+    """Write `data` to `path` so that no reader, crash or interrupt ever meets half of it.
+
+    The file gets the permission bits that the umask gives to any new file. A symbolic link at `path` is
+    replaced, not followed.
+
+    Args:
+        path: The target; its folder must exist.
+        data: All of its content.
+        overwrite: False refuses an existing target. Of several writers at once, exactly one succeeds.
+
+    Raises:
+        UsageError: when `overwrite` is False and something has that name already.
+        StorageError: when the file cannot be written; nothing is left of the attempt.
+    """
+    try:
+        # Opened first: a folder that cannot be flushed should fail before its content has changed.
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _write_beside(path, data, overwrite=overwrite)
+            _flush_folder(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StorageError(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+
+
+def make_folder(path: Path, *, fresh: bool = False) -> None:
+    """Make a folder and those above it; `fresh` refuses one that exists.
+
+    Raises:
+        StorageError: when it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=not fresh)
+    except OSError as error:
+        raise StorageError(f"cannot make the folder: {error.strerror or error}", where=str(path)) from error
+
+
+def _write_beside(path: Path, data: bytes, *, overwrite: bool) -> None:
+    # The target's own name may be as long as the file system allows, so it is not part of this one.
+    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
+    try:
+        # Exclusive creation, and not `mkstemp`, whose files only their owner may read.
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if overwrite:
+            temporary.replace(path)
+        else:
+            _link(temporary, path)
+    finally:
+        # After `replace` the name is gone already; after anything else, interrupts included, it must go.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _link(temporary: Path, path: Path) -> None:
+    try:
+        # Unlike a rename, a new link fails where the name exists: check and creation are one step.
+        path.hardlink_to(temporary)
+    except FileExistsError as error:
+        raise UsageError("exists already and is not overwritten", where=str(path)) from error
+
+
+def _flush_folder(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        # Some network and FUSE file systems have no such call; they order renames themselves.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
