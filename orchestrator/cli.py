@@ -364,7 +364,7 @@ def compare(
 
     from orchestrator.comparison import load_evidence
     from orchestrator.models import Level
-    from orchestrator.render import difference_table, headline, verdict_table
+    from orchestrator.render import headline, side_by_side, verdict_table
     from orchestrator.verdict import judge, level_to_ask
 
     if level is not None:
@@ -375,10 +375,7 @@ def compare(
     if as_json:
         _print_json(verdict.model_dump())
     else:
-        differing = [item for group in verdict.groups for item in group.differences]
-        _print(headline(verdict), verdict_table(verdict))
-        if differing or verdict.other_differences:
-            _print(difference_table("fields that differ", [*differing, *verdict.other_differences]))
+        _print(headline(verdict), verdict_table(verdict), side_by_side(expected, found, verdict))
     if not verdict.qualified:
         _finish(ExitCode.DISQUALIFIED, headline(verdict))
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.models import (
     CudaMemory,
-    Difference,
     FixtureResult,
     GroupVerdict,
     ProcessMemory,
@@ -25,6 +25,7 @@ from orchestrator.models import (
 if TYPE_CHECKING:
     from orchestrator.models import RunRecord
     from orchestrator.published import DrawVerdict
+    from orchestrator.verdict import Evidence
 
 _TITLES = {
     "input_hashes": "inputs",
@@ -36,6 +37,7 @@ _TITLES = {
     "scores_sha256": "scores",
     "predictions_sha256": "predictions",
 }
+_NAMES_SHOWN = 8
 _MARKS = {True: Text("✓", style="bold green"), False: Text("✗", style="bold red")}
 
 
@@ -58,11 +60,10 @@ def headline(verdict: Verdict) -> str:
 def _kind(verdict: Verdict) -> str:
     if verdict.difference_kind == "nondeterminism":
         return "nondeterminism: a second fresh process gave other bits again"
-    changed = [item.what for item in verdict.source_changes]
-    if changed:
-        return f"a change: the same bits came back; sources that differ: {', '.join(changed)}"
+    if verdict.source_changes:
+        return f"a change: the same bits came back; sources that differ: {_names(verdict.source_changes)}"
     if verdict.kernel_changes:
-        kernels = ", ".join(item.what for item in verdict.kernel_changes)
+        kernels = _names(verdict.kernel_changes)
         return f"a change: the same bits came back; vendor kernels that differ: {kernels}"
     return "a change: the same bits came back in a second fresh process"
 
@@ -80,7 +81,7 @@ def remedy(verdict: Verdict, folder: str) -> str:
 
 def verdict_table(verdict: Verdict, record: RunRecord | None = None) -> RenderableType:
     """The verdict as a table: one row a hash group, then differences, changes and costs."""
-    table = Table(title=_title(verdict, record), title_justify="left", title_style="bold", show_edge=False)
+    table = _table(_title(verdict, record))
     table.add_column("hash group")
     table.add_column("fields", justify="right")
     table.add_column("equal", justify="center")
@@ -95,14 +96,15 @@ def verdict_table(verdict: Verdict, record: RunRecord | None = None) -> Renderab
     parts: list[RenderableType] = [table, _levels(verdict)]
     if verdict.repetition is not None:
         parts.append(_repetition(verdict))
-    parts += _changes("source", verdict.source_changes, hashes=True)
-    if not verdict.qualified or verdict.level_reached != "bitwise":
-        parts += _changes("stack", verdict.stack_changes, hashes=False)
-    parts += _changes("vendor kernel", verdict.kernel_changes, hashes=True)
+    parts += _change_lines(verdict)
     parts += [Text(f"note: {note}", style="dim") for note in verdict.notes]
     if record is not None and record.result is not None:
         parts.append(Text(costs(record.result, record)))
     return Group(*parts)
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def _title(verdict: Verdict, record: RunRecord | None) -> str:
@@ -118,8 +120,9 @@ def _first_of(group: GroupVerdict) -> str:
         return ""
     first, others = group.differences[0], len(group.differences) - 1
     more = f" (+{others} more)" if others else ""
-    name = first.field.removeprefix(f"{group.group}.")
-    return f"{name}: {_short(first.expected)} → {_short(first.found)}{more}"
+    field = first.field.removeprefix(group.group).removeprefix(".")
+    name = f"{field}: " if field else ""
+    return f"{name}{_short(first.expected)} → {_short(first.found)}{more}"
 
 
 def _levels(verdict: Verdict) -> Text:
@@ -129,7 +132,6 @@ def _levels(verdict: Verdict) -> Text:
         (verdict.level_asked, "bold"),
         ", reached ",
         (verdict.level_reached or "none", style),
-        f", against {verdict.expected}",
     )
 
 
@@ -145,18 +147,23 @@ def _repetition(verdict: Verdict) -> Text:
     )
 
 
-def _changes(kind: str, changes: Sequence[StackChange], *, hashes: bool) -> list[RenderableType]:
-    shown = [
-        f"{item.what} {_side(item.frozen, hashes=hashes)} → {_side(item.found, hashes=hashes)}"
-        for item in changes
-    ]
-    return [Text(f"{kind} that differs: {line}", style="yellow") for line in shown]
+def _change_lines(verdict: Verdict) -> list[RenderableType]:
+    """What is not as it was when the record was frozen: files and kernels by name, versions by value."""
+    lines = []
+    if verdict.source_changes:
+        lines.append(f"sources that differ: {_names(verdict.source_changes)}")
+    if verdict.level_reached != "bitwise" and verdict.stack_changes:
+        moved = [f"{c.what} {c.frozen or 'absent'} → {c.found or 'absent'}" for c in verdict.stack_changes]
+        lines.append(f"stack that differs: {', '.join(moved)}")
+    if verdict.kernel_changes:
+        lines.append(f"vendor kernels that give other bits: {_names(verdict.kernel_changes)}")
+    return [Text(line, style="yellow") for line in lines]
 
 
-def _side(value: str | None, *, hashes: bool) -> str:
-    if value is None:
-        return "absent"
-    return _short(value) if hashes else value
+def _names(changes: Sequence[StackChange]) -> str:
+    shown = ", ".join(item.what for item in changes[:_NAMES_SHOWN])
+    others = len(changes) - _NAMES_SHOWN
+    return f"{shown} and {others} more" if others > 0 else shown
 
 
 def _short(value: str) -> str:
@@ -191,21 +198,32 @@ def _mebibytes(count: int) -> str:
     return f"{count / 2**20:.1f} MiB"
 
 
-def difference_table(title: str, differences: Iterable[Difference]) -> Table:
-    """Differences side by side."""
-    table = Table(title=title, title_justify="left", show_edge=False)
-    table.add_column("field", overflow="fold")
-    table.add_column("first", overflow="fold")
-    table.add_column("second", overflow="fold")
-    for item in differences:
-        equal = " (values equal)" if item.values_equal else ""
-        table.add_row(item.field, _short(item.expected), _short(item.found) + equal)
+def side_by_side(expected: Evidence, found: Evidence, verdict: Verdict) -> Table:
+    """Every field of both sides, in the order of the computation, then whatever else differs."""
+    table = _table("field by field")
+    for name in ("field", "first", "second"):
+        table.add_column(name, overflow="fold")
+    table.add_column("equal", justify="center")
+    for group in verdict.groups:
+        before, after = expected.groups[group.group], found.groups[group.group]
+        # A difference in shape or dtype says so behind the field's name.
+        faults = {item.field.partition(" ")[0]: item for item in group.differences}
+        for field in [*before, *(name for name in after if name not in before)]:
+            item = faults.get(field)
+            if item is None:
+                table.add_row(field, _short(before[field]), _short(after[field]), _MARKS[True])
+            else:
+                values = " (values equal)" if item.values_equal else ""
+                found_text = _short(item.found) + values
+                table.add_row(item.field, _short(item.expected), found_text, _MARKS[False])
+    for item in verdict.other_differences:
+        table.add_row(item.field, _short(item.expected), _short(item.found), _MARKS[False])
     return table
 
 
 def draw_table(verdicts: Sequence[DrawVerdict]) -> Table:
     """Published draws: facts compared and correct queries, one row a draw."""
-    table = Table(title="published draws", title_justify="left", title_style="bold", show_edge=False)
+    table = _table("published draws")
     for name in ("draw", "facts", "equal", "correct", "first difference"):
         table.add_column(name)
     for verdict in verdicts:
@@ -222,7 +240,7 @@ def draw_table(verdicts: Sequence[DrawVerdict]) -> Table:
 
 def fact_table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
     """Facts with what to do about each that is missing."""
-    table = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
+    table = _table(title)
     table.add_column("what")
     table.add_column("found", overflow="fold")
     table.add_column("what to do", overflow="fold", style="dim")

@@ -52,6 +52,10 @@ class TimeLimits:
     file_s: float = 900.0
 
 
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
 class _MirrorFailed(Exception):
     """This mirror does not give the file; the next one may."""
 
@@ -215,7 +219,7 @@ class _Download:
         except urllib.error.URLError as error:
             raise _MirrorFailed(str(error.reason)) from error
         except (OSError, http.client.HTTPException) as error:
-            raise _MirrorFailed(str(error) or type(error).__name__) from error
+            raise _MirrorFailed(_words(error)) from error
         if not isinstance(response, http.client.HTTPResponse):
             response.close()
             raise _MirrorFailed("redirects to something other than HTTP")
@@ -246,7 +250,7 @@ class _Download:
             # `read` would wait until the piece is full, for as long as any byte trickles in.
             return response.read1(size)
         except (OSError, http.client.HTTPException) as error:
-            raise _BrokenOff(f"broke off after {received} bytes: {error or type(error).__name__}") from error
+            raise _BrokenOff(f"broke off after {received} bytes: {_words(error)}") from error
 
     def _check_size(self, size: int) -> None:
         if size > self._maximum_bytes:

@@ -4,12 +4,15 @@ Draw d takes `order = Generator(PCG64(2026091400 + d)).permutation(60000)`: the 
 are for training, the next 10,000 are the queries.
 
 The resize averages by area. In each axis, nine bins of 28/9 pixels lie over 28 pixels, and a pixel
-weighs in a bin by their overlap: a whole number of ninths of a pixel, divided by the 28 ninths of a bin.
-Its result is the same on every machine, because it is made only of elementwise float32 multiplications
-and additions in an order that this file fixes (rows before columns, ascending), and IEEE 754 gives each
-of them one result. NumPy runs every multiplication and addition as a loop of its own that stores its
-result, so a compiler cannot fuse a pair into one rounding; a matrix product or `sum` promises no order.
-The seed record's images came from a matrix product; these differ from them by at most 1.2e-7.
+weighs in a bin by their overlap. Counted in ninths of a pixel, every overlap is a whole number and a bin
+has 28 of them, so a resized pixel is a whole number of at most 28 * 28 * 255, divided by 28 * 28 * 255.
+It is computed by elementwise float32 multiplications and additions in an order that this file fixes
+(rows before columns, ascending) and one division at the end. That gives the same bits on every machine,
+and would in any other order and with any fused operation: all numbers before the division are whole and
+below 2**24, hence exact in float32, and IEEE 754 gives the division one result.
+
+It is the average itself, rounded once. The seed record's images came from a float32 matrix product,
+which rounds at every step, differently on each machine: they differ from these by some 1.2e-7.
 """
 
 from __future__ import annotations
@@ -98,32 +101,34 @@ def resize(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     resized = np.empty((len(images), 1, _SIDE_OUT, _SIDE_OUT), dtype=np.float32)
     for start in range(0, len(images), _IMAGES_PER_CHUNK):
         part = slice(start, start + _IMAGES_PER_CHUNK)
-        # Images go last, so that each operation runs over contiguous memory: (28, 28, n).
-        pixels = images[part].transpose(1, 2, 0).astype(np.float32) / np.float32(255)
-        by_rows = _average(pixels)  # (9, 28, n)
-        by_columns = _average(by_rows.transpose(1, 0, 2))  # (9 columns, 9 rows, n)
-        resized[part, 0] = by_columns.transpose(2, 1, 0)
-    # Nine weights rounded to float32 may add up to a little more than one.
-    return np.clip(resized, np.float32(0), np.float32(1))
+        # Images go last, so that each operation runs over contiguous memory.
+        pixels = images[part].transpose(1, 2, 0).astype(np.float32)  # (28 rows, 28 columns, n)
+        by_rows = _add_up(pixels)  # (9 rows, 28 columns, n)
+        by_columns = _add_up(by_rows.transpose(1, 0, 2))  # (9 columns, 9 rows, n)
+        resized[part, 0] = by_columns.transpose(2, 1, 0) / np.float32(_SIDE_IN * _SIDE_IN * 255)
+    return resized
 
 
-def _average(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Average along the first axis by area: float32 (28, A, n) to (9, A, n)."""
+def _add_up(pixels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Add up the first axis by overlap, in ninths of a pixel: float32 (28, A, n) to (9, A, n)."""
     bins = np.zeros((_SIDE_OUT, *pixels.shape[1:]), dtype=np.float32)
-    for target, source, weight in _weights():
-        bins[target] += weight * pixels[source]
+    for target, source, overlap in _OVERLAPS:
+        bins[target] += np.float32(overlap) * pixels[source]
     return bins
 
 
-def _weights() -> list[tuple[int, int, np.float32]]:
-    """(bin, pixel, weight) for every overlap, in the order of the additions.
+def _overlap(target: int, source: int) -> int:
+    """How much of a bin and a pixel coincide, in ninths of a pixel; not positive where nothing does."""
+    # Pixel p covers [9p, 9p + 9) and bin b covers [28b, 28b + 28).
+    begin = max(_SIDE_OUT * source, _SIDE_IN * target)
+    end = min(_SIDE_OUT * (source + 1), _SIDE_IN * (target + 1))
+    return end - begin
 
-    In ninths of a pixel, pixel p covers [9p, 9p + 9) and bin b covers [28b, 28b + 28). The quotient of
-    two exact float32 integers is the rational weight, rounded once.
-    """
-    overlaps = (
-        (b, p, min(9 * p + 9, 28 * b + 28) - max(9 * p, 28 * b))
-        for b in range(_SIDE_OUT)
-        for p in range(_SIDE_IN)
-    )
-    return [(b, p, np.float32(size) / np.float32(28)) for b, p, size in overlaps if size > 0]
+
+# (bin, pixel, overlap), in the order of the additions.
+_OVERLAPS = tuple(
+    (target, source, _overlap(target, source))
+    for target in range(_SIDE_OUT)
+    for source in range(_SIDE_IN)
+    if _overlap(target, source) > 0
+)
