@@ -47,7 +47,7 @@ _MAX_PIPE_BYTES: Final = 1 << 20  # Linux's default bound on a pipe's size (fs.p
 
 _TICK_S: Final = 0.1  # how late an exit or a signal is noticed when no pipe tells of it
 _SHORT_TICK_S: Final = 0.005  # the same while no pipe is open, which is mostly just before an exit
-_SETTLE_S: Final = 0.2  # what helpers of the child get to end by themselves once it has gone
+_SETTLE_S: Final = 0.5  # what helpers of the child get to end by themselves once it has gone
 _KILL_WAIT_S: Final = 10.0  # SIGKILL acts at once, but for a process that waits on a device
 
 _UTF8_CONTINUATIONS: Final = bytes(range(0x80, 0xC0))
@@ -260,7 +260,6 @@ class _Run:
     def watch(self, deadline_s: float, grace_s: float) -> None:
         """Read until the child has ended, by itself or because it had to."""
         for name, pipe in self._pipes.items():
-            os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe, selectors.EVENT_READ, name)
         self._read_until(deadline_s, self._must_stop)
         for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_WAIT_S)):
@@ -280,7 +279,8 @@ class _Run:
         Raises:
             FixtureFailed: when a process survives.
         """
-        # The child is not reaped yet, so that its number cannot have become another group's.
+        # All at once, so that none can fork away. The child is not reaped yet: its number cannot have
+        # become another group's.
         _signal_group(self._child.pid, signal.SIGKILL)
         deadline_s = time.monotonic() + _KILL_WAIT_S
         try:
@@ -297,19 +297,21 @@ class _Run:
                 pipe.close()
 
     def _survivors(self, older_children: set[int]) -> list[int]:
-        """Processes of the run that are not gone yet; kills and reaps those that left the group.
+        """Processes of the run that are not gone yet; kills and reaps those that lost their parent.
 
-        Killing one makes its own children ours, so the caller asks again until there are none.
+        Killing one makes its own children ours, so the caller asks again until there are none. None
+        can be missed on the way: whoever is left descends from a child of ours, and a child of ours
+        does not go before it is reaped here.
         """
-        child_pid = self._child.pid
         if self._child.poll() is None:
-            return [child_pid]
+            return [self._child.pid]
         orphans = sorted(_children() - older_children)
         for pid in orphans:
-            with suppress(ProcessLookupError, ChildProcessError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        return orphans or ([child_pid] if _signal_group(child_pid, 0) else [])
+        return orphans
 
     def _must_stop(self) -> bool:
         return bool(self._arrived) or self.failure is not None
@@ -340,10 +342,8 @@ class _Run:
         """Read once from each pipe that has something within `wait_s`; returns the bytes read."""
         total = 0
         for key, _ in self._selector.select(wait_s):
-            try:
-                chunk = os.read(key.fd, _CHUNK_BYTES)
-            except BlockingIOError:
-                continue
+            # Does not block: nobody else reads from these pipes, so what was ready still is.
+            chunk = os.read(key.fd, _CHUNK_BYTES)
             if chunk:
                 self._take(key.data, chunk)
                 total += len(chunk)
@@ -495,15 +495,10 @@ def _load_prctl() -> _Prctl:
     return function
 
 
-def _signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group (0: send none); returns whether the group exists."""
-    try:
+def _signal_group(group: int, number: int) -> None:
+    """Send a signal to every process of a group that may be signalled; to none if it is empty."""
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it exists, and all of it runs under another user
-        return True
-    return True
 
 
 def _children() -> set[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.cases import named_case
 from orchestrator.environment import NumericSettings
@@ -15,6 +16,10 @@ from orchestrator.errors import UsageError
 from orchestrator.hashing import array_sha256
 from orchestrator.models import Difference, PublishedDraw, PublishedDraws
 from orchestrator.runner import Run, RunOptions, load_dataset, new_run_folder, run_case
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def reproduce_draws(
     return verdicts
 
 
-def _hash_or_absent(indices: object) -> str:
+def _hash_or_absent(indices: npt.NDArray[np.int64] | None) -> str:
     return "absent" if indices is None else array_sha256(indices)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import __version__
 from orchestrator.cases import same_computation
@@ -27,7 +28,6 @@ from orchestrator.models import (
     QualificationRecord,
     Supersedes,
 )
-from orchestrator.runner import Run
 from orchestrator.store import make_folder, write_atomically
 from orchestrator.verdict import (
     COMPUTATION_ORDER,
@@ -36,6 +36,9 @@ from orchestrator.verdict import (
     evidence_of_frozen,
     evidence_of_run,
 )
+
+if TYPE_CHECKING:
+    from orchestrator.runner import Run
 
 _NO_HASH = "0" * 64
 

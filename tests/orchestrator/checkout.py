@@ -41,7 +41,12 @@ class Checkout:
 
     def environment(self) -> dict[str, str]:
         """This process's environment, in which nothing points at another copy of the product."""
-        return {**os.environ, "PYTHONPATH": str(self.folder), "COLUMNS": "120", "PYTHONDONTWRITEBYTECODE": "1"}
+        return {
+            **os.environ,
+            "PYTHONPATH": str(self.folder),
+            "COLUMNS": "120",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
 
     def qualgate(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         """Run `qualgate ARGUMENTS` in the copy's folder and wait for it."""

@@ -95,7 +95,9 @@ def test_one_changed_constant_is_named_by_its_first_field(
     assert done.returncode == 1, done.stderr
     frozen_and_found = r"frozen [0-9a-f]{12}…, found [0-9a-f]{12}…"
     first = done.stdout.splitlines()[0]
-    assert re.match(f"disqualified: {CASE}: first difference in {re.escape(field)}: {frozen_and_found}", first)
+    assert re.match(
+        f"disqualified: {CASE}: first difference in {re.escape(field)}: {frozen_and_found}", first
+    )
     assert f"a change: the same bits came back; sources that differ: {file.removeprefix('fixture/')}" in first
     assert last_line(done).startswith(f"qualgate: disqualified: {CASE}")
 
@@ -207,7 +209,10 @@ def test_a_case_that_nobody_froze_is_exit_3(frozen: Checkout) -> None:
         pytest.param(lambda text: text.replace('"native"', '"naive"', 1), "at $.", id="schema"),
         pytest.param(
             lambda text: re.sub(
-                r'("state_vector_sha256": ")(.)', lambda m: m[1] + ("0" if m[2] != "0" else "1"), text, count=1
+                r'("state_vector_sha256": ")(.)',
+                lambda m: m[1] + ("0" if m[2] != "0" else "1"),
+                text,
+                count=1,
             ),
             "at $.content_sha256",
             id="one-digit-of-one-hash",
@@ -248,7 +253,9 @@ def test_wrong_use_is_exit_2_and_runs_nothing(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupted_gate_is_exit_130_and_leaves_no_process(broken: Checkout, number: signal.Signals) -> None:
+def test_an_interrupted_gate_is_exit_130_and_leaves_no_process(
+    broken: Checkout, number: signal.Signals
+) -> None:
     marker = broken.folder / "started"
     broken.edit(
         "fixture/measurement.py",
@@ -356,4 +363,6 @@ def test_what_procedure_says_is_reproducible_is_reproduced(draw_0: Path) -> None
         assert ours[key] == seed[key], key
     for key in ("initial_parameter_sha256", "epoch_permutation_sha256", "predictions_sha256"):
         assert ours["metadata"][key] == seed["metadata"][key], key
-    assert ours["metadata"]["input_hashes"]["train_labels"] == seed["metadata"]["input_hashes"]["train_labels"]
+    assert (
+        ours["metadata"]["input_hashes"]["train_labels"] == seed["metadata"]["input_hashes"]["train_labels"]
+    )
