@@ -52,6 +52,10 @@ bench: install-test ## Speed and memory: ratios and medians, measured in one run
 schemas: install-test ## Write schemas/ from the models
 	$(BIN)/qualgate schema --out schemas
 
+freeze-shipped: install ## Freeze the default case into the package: REASON="..." [OLD=record]
+	$(BIN)/qualgate freeze --records orchestrator/records --reason "$(REASON)" \
+	  $(if $(OLD),--supersedes "$(OLD)")
+
 mnist-draws: install ## Reproduce published MNIST draws: PUBLISHED=file IDX=folder
 	$(BIN)/qualgate gate --published "$(PUBLISHED)" --idx-dir "$(IDX)"
 

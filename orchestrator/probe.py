@@ -91,9 +91,11 @@ def _ask_tool(command: list[str], timeout_s: float) -> bytes | Unavailable:
         try:
             outcome = _listen(tool, time.monotonic() + timeout_s)
         finally:
-            # The whole group: a launcher's own child would keep the pipes, and this process, waiting.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(tool.pid, signal.SIGKILL)
+            if tool.returncode is None:
+                # The whole group: a launcher's own child would go on. The tool is not reaped yet, so
+                # that its number cannot have become another group's.
+                with suppress(PermissionError):
+                    os.killpg(tool.pid, signal.SIGKILL)
     if isinstance(outcome, str):
         return Unavailable(f"{shown} {outcome}", "run it by hand to see why")
     stdout, stderr, returncode = outcome
@@ -144,16 +146,15 @@ def nvidia_driver() -> str | Unavailable:
     """The version of the NVIDIA driver, as NVML tells it."""
     try:
         import pynvml
-    except ImportError:
-        return Unavailable("the package nvidia-ml-py is not installed", "pip install nvidia-ml-py")
-    # Whatever goes wrong from here on is the binding's or the driver's, and no reason to stop a run.
-    try:
+
         pynvml.nvmlInit()
         try:
             version: object = pynvml.nvmlSystemGetDriverVersion()
         finally:
             pynvml.nvmlShutdown()
-    except Exception as error:
+    except ImportError:
+        return Unavailable("the package nvidia-ml-py is not installed", "pip install nvidia-ml-py")
+    except Exception as error:  # the binding's or the driver's fault, whatever it is
         remedy = _NVML_REMEDIES.get(getattr(error, "value", 0), "check that nvidia-smi works here")
         return Unavailable(f"NVML: {error}", remedy)
     # Bindings before version 11 return bytes.
@@ -203,9 +204,9 @@ class CpuFacts:
     last_level_cache_bytes: int | Unavailable
 
 
-def cpu_facts(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> CpuFacts:
-    """Facts about the CPU; `proc` and `sys` are the kernel's trees."""
-    fields = _first_cpu(proc / "cpuinfo")
+def cpu_facts(procfs: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> CpuFacts:
+    """Facts about the CPU; `procfs` and `sysfs` are the kernel's trees."""
+    fields = _first_cpu(procfs / "cpuinfo")
     flags = set(fields.get("flags", fields.get("Features", "")).split())
     affinity = os.sched_getaffinity(0)
     return CpuFacts(
@@ -216,7 +217,7 @@ def cpu_facts(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> CpuFacts:
         vector_units=tuple(name for flag, name in _VECTOR_FLAGS.items() if flag in flags),
         logical_cpus=os.cpu_count() or len(affinity),
         affinity_cpus=len(affinity),
-        last_level_cache_bytes=_last_level_cache_bytes(sys / "devices/system/cpu"),
+        last_level_cache_bytes=_last_level_cache_bytes(sysfs / "devices/system/cpu"),
     )
 
 
@@ -313,15 +314,14 @@ def _unreadable(counter: Path) -> Unavailable | None:
 
 def package_version(name: str) -> str | Unavailable:
     """The installed version of a Python package, read from its metadata."""
+    cause = ""
     try:
-        version: str | None = metadata.version(name)
+        fields = metadata.metadata(name)
+        if "Version" in fields:
+            return fields["Version"]
     except metadata.PackageNotFoundError:
         return Unavailable(f"the package {name} is not installed", f"pip install {name}")
-    except (KeyError, OSError, ValueError) as error:
-        version, cause = None, f": {error}"
-    else:
-        cause = ""
-    if version is None:
-        remedy = f"pip install --force-reinstall {name}"
-        return Unavailable(f"the metadata of package {name} holds no version{cause}", remedy)
-    return version
+    except (OSError, ValueError) as error:
+        cause = f": {error}"
+    remedy = f"pip install --force-reinstall {name}"
+    return Unavailable(f"the metadata of package {name} holds no version{cause}", remedy)

@@ -118,6 +118,7 @@ def run_process(
     stderr_path: Path,
     timeout_s: float,
     echo: Echo | None = None,
+    meanwhile: Callable[[], object] | None = None,
     text_cap_bytes: int = 1 << 20,
     grace_s: float = 2.0,
 ) -> ProcessOutcome:
@@ -126,7 +127,8 @@ def run_process(
     `timeout_s` bounds the child, `grace_s` the time between SIGTERM and SIGKILL. `echo` is called with
     a stream's name and each chunk as it comes; a broken pipe in it ends the echo and nothing else. A
     slow echo holds up the child as a slow terminal would, and with it the check of the time.
-    `text_cap_bytes` bounds the text that is kept of each stream.
+    `text_cap_bytes` bounds the text that is kept of each stream. `meanwhile` is called once, in a thread,
+    after the start: work that the caller needs only at the end; what it raises, it raises to nobody.
 
     While this runs, no other thread may start processes: they would be taken for descendants of the
     child that had left its group, and killed. Called outside the main thread, it cannot take care of
@@ -151,6 +153,9 @@ def run_process(
             started_at, started_s = _utc_now(), time.monotonic()
             child = _start(command, env, cwd, prctl)
             run = _Run(child, selector, streams, echo, arrived)
+            if meanwhile is not None:
+                # After the fork, so that no lock of this thread's can be held in the child.
+                threading.Thread(target=meanwhile, daemon=True).start()
             try:
                 run.watch(started_s + timeout_s, grace_s)
             finally:

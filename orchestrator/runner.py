@@ -30,7 +30,14 @@ from typing import TYPE_CHECKING, Any, cast
 from orchestrator import __version__, models, probe
 from orchestrator.availability import Unavailable
 from orchestrator.cases import config_text
-from orchestrator.codec import check_model, check_schema, encode, kind_of_model, parse_text
+from orchestrator.codec import (
+    check_model,
+    check_schema,
+    encode,
+    kind_of_model,
+    parse_text,
+    schema_validator,
+)
 from orchestrator.environment import ChildEnvironment, NumericSettings, build_environment, validate
 from orchestrator.errors import (
     EvidenceError,
@@ -180,6 +187,7 @@ def run_case(
         stderr_path=folder / "stderr.txt",
         timeout_s=options.timeout_s,
         echo=options.echo,
+        meanwhile=_load_checkers,
     )
     failure: QualgateError | None = _process_failure(outcome, options, folder)
     result: models.FixtureResult | None = None
@@ -342,6 +350,13 @@ def _remedy_for(cause: str) -> str:
     if "No space left" in cause:
         return "free space on the disk that holds the run folder"
     return "stderr.txt there holds the whole error"
+
+
+def _load_checkers() -> None:
+    """Load what reading a result takes, while the fixture still imports torch on another core."""
+    for model in (models.FixtureResult, models.RunRecord):
+        schema_validator(kind_of_model(model))
+        model.model_rebuild()
 
 
 def _read_result(folder: Path) -> models.FixtureResult:

@@ -206,8 +206,9 @@ def fixture_result() -> Json:
 def nvml_energy() -> Json:
     """Version 2's form of the seed's energy measurement."""
     seed: Json = thin(seed_run())["result"]["energy"]
+    measured = seed["software"]
     software = {
-        **seed["software"],
+        **{key: measured[key] for key in ("python", "torch", "cuda", "numpy", "nvidia_ml_py")},
         "pynvml_file": "site-packages/pynvml.py",
         "pynvml_is_nvidia_ml_py": True,
     }

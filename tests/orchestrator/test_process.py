@@ -427,10 +427,11 @@ def test_a_grandchild_that_never_stops_talking_does_not_keep_the_run(tmp_path: P
         while not os.path.exists("grandchild"):
             pass
     """
-    # A reader slow enough never finds the pipe empty.
-    outcome = run(tmp_path, python(code), echo=lambda *_: time.sleep(0.002))
+    # A reader this slow finds the pipe full each time: a wait for an empty one would not end.
+    outcome = run(tmp_path, python(code), echo=lambda *_: time.sleep(0.01))
 
     assert outcome.pipe_held_open
+    assert outcome.stdout.size_bytes < 20_000_000
     assert outcome.stdout.path.stat().st_size == outcome.stdout.size_bytes > 0
     assert not is_alive(marked_pid(tmp_path / "grandchild"))
 
@@ -487,7 +488,7 @@ def test_a_daemon_that_holds_no_pipe_is_killed_too(tmp_path: Path) -> None:
 
 
 def test_a_process_that_keeps_forking_away_is_caught(tmp_path: Path) -> None:
-    """Killing what is found, one by one, would always come too late for this one."""
+    """Every generation has a new number and, once its parent ended, is a child of this process."""
     code = f"""
         end_s = time.monotonic() + {PATIENCE_S}
         if os.fork() == 0:
