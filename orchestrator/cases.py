@@ -49,9 +49,9 @@ def named_case(name: str) -> Case:
     """
     if name == "digits":
         return _case(name, _DIGITS, _DIGITS_CONFIG)
-    if match := re.fullmatch(r"mnist-(\d{1,3})", name):
+    if match := re.fullmatch(r"mnist-(0|[1-9][0-9]{0,2})", name):
         return _case(name, MnistSource(kind="mnist", draw=int(match[1])), _MNIST_CONFIG)
-    if match := re.fullmatch(r"synthetic-([1-9]\d{0,6})-([1-9]\d{0,6})", name):
+    if match := re.fullmatch(r"synthetic-([1-9][0-9]{0,6})-([1-9][0-9]{0,6})", name):
         source = SyntheticSource(
             kind="synthetic", seed=11, train_count=int(match[1]), query_count=int(match[2])
         )

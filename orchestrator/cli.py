@@ -6,6 +6,7 @@ meet in `main`, and only there.
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from orchestrator import __version__
-from orchestrator.errors import ExitCode, QualgateError, UsageError
+from orchestrator.errors import ExitCode, Interrupted, QualgateError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +47,9 @@ CbwrOption = Annotated[str | None, typer.Option("--mkl-cbwr", help="MKL_CBWR, e.
 RepeatsOption = Annotated[int, typer.Option("--repeats", help="Timed repeats of the task.")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds for the whole process.")]
 IdxOption = Annotated[Path | None, typer.Option("--idx-dir", help="A folder with MNIST's IDX files.")]
-PythonOption = Annotated[str, typer.Option("--python", help="The interpreter that has torch.")]
+PythonOption = Annotated[
+    str, typer.Option("--python", help="The interpreter that has torch.", show_default="this one")
+]
 PassOption = Annotated[
     list[str] | None,
     typer.Option("--pass-env", help="Pass one variable on, e.g. CUDA_VISIBLE_DEVICES."),
@@ -479,6 +482,8 @@ def root(
 
 def main() -> NoReturn:
     """The console entry: run a command and exit with its code; every error becomes one line."""
+    # A cancelled CI job sends SIGTERM; while a fixture runs, `process` handles it and ends the fixture first.
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:
@@ -492,6 +497,10 @@ def main() -> NoReturn:
         sys.stdout = None
         code = ExitCode.USAGE
     sys.exit(int(code or 0))
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    raise Interrupted(f"interrupted by {signal.Signals(number).name}; nothing was left running")
 
 
 def _complain(code: ExitCode, line: str) -> ExitCode:

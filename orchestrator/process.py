@@ -153,10 +153,10 @@ def run_process(
             started_at, started_s = _utc_now(), time.monotonic()
             child = _start(command, env, cwd, prctl)
             run = _Run(child, selector, streams, echo, arrived)
-            if meanwhile is not None:
-                # After the fork, so that no lock of this thread's can be held in the child.
-                threading.Thread(target=meanwhile, daemon=True).start()
             try:
+                if meanwhile is not None:
+                    # After the fork, so that no lock of this thread's can be held in the child.
+                    threading.Thread(target=meanwhile, daemon=True).start()
                 run.watch(started_s + timeout_s, grace_s)
             finally:
                 run.leave_nothing(older_children)

@@ -345,8 +345,8 @@ def _signal_name(number: int) -> str:
 
 
 def _remedy_for(cause: str) -> str:
-    if "No module named 'torch'" in cause:
-        return "install torch for this interpreter, or name another one with --python"
+    if "No module named" in cause:
+        return "install qualgate[fixture] for this interpreter, or name another one with --python"
     if "No space left" in cause:
         return "free space on the disk that holds the run folder"
     return "stderr.txt there holds the whole error"

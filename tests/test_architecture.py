@@ -53,7 +53,9 @@ def test_the_orchestrator_never_imports_torch(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sources("fixture"), ids=lambda path: path.stem)
 def test_the_fixture_imports_nothing_of_ours_by_package(path: Path) -> None:
-    assert not [name for name in imports(path) if name.split(".")[0] in ("orchestrator", "fixture", "schemas")]
+    assert not [
+        name for name in imports(path) if name.split(".")[0] in ("orchestrator", "fixture", "schemas")
+    ]
 
 
 @pytest.mark.parametrize("path", sources("orchestrator"), ids=lambda path: path.stem)
@@ -69,7 +71,6 @@ def test_pure_modules_import_no_edge(name: str) -> None:
     assert not edges & set(imports(ROOT / "orchestrator" / f"{name}.py"))
 
 
-
 def loaded_by(*arguments: str) -> set[str]:
     """The heavy modules that are loaded once a command has answered."""
     script = (
@@ -79,7 +80,9 @@ def loaded_by(*arguments: str) -> set[str]:
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('LOADED', *sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     return set(done.stdout.rsplit("LOADED", 1)[1].split())
 
 

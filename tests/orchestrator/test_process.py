@@ -291,6 +291,21 @@ def test_any_other_error_of_echo_comes_out_after_the_child_has_gone(tmp_path: Pa
     assert not is_alive(marked_pid(tmp_path / "child"))
 
 
+def test_what_is_to_be_done_meanwhile_is_done_while_the_child_runs(tmp_path: Path) -> None:
+    """The child ends only once it has been done: done before the start or after, it would time out."""
+    code = """
+        mark("child")
+        while not os.path.exists("done"):
+            pass
+    """
+
+    def meanwhile() -> None:
+        wait_until((tmp_path / "child").exists, "the child's start")
+        (tmp_path / "done").touch()
+
+    assert run(tmp_path, python(code), meanwhile=meanwhile).returncode == 0
+
+
 # --- what cannot be done --------------------------------------------------------------------------
 
 
