@@ -43,8 +43,8 @@ test: install-test lint ## ruff, mypy --strict and pytest
 lint: install-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy orchestrator tests
-	cd fixture && ../$(BIN)/mypy --config-file ../pyproject.toml .
+	$(BIN)/mypy orchestrator schemas tests/orchestrator tests/*.py
+	MYPYPATH=fixture:tests/fixture $(BIN)/mypy fixture tests/fixture tests/device
 
 bench: install-test ## Speed and memory: ratios and medians, measured in one run
 	$(BIN)/python -m tests.bench

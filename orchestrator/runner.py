@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -187,7 +188,7 @@ def run_case(
         stderr_path=folder / "stderr.txt",
         timeout_s=options.timeout_s,
         echo=options.echo,
-        meanwhile=_load_checkers,
+        meanwhile=_prepare_to_read,
     )
     failure: QualgateError | None = _process_failure(outcome, options, folder)
     result: models.FixtureResult | None = None
@@ -352,8 +353,9 @@ def _remedy_for(cause: str) -> str:
     return "stderr.txt there holds the whole error"
 
 
-def _load_checkers() -> None:
-    """Load what reading a result takes, while the fixture still imports torch on another core."""
+def _prepare_to_read() -> None:
+    """Load what the end of a run takes, while the fixture still imports torch on another core."""
+    _driver()
     for model in (models.FixtureResult, models.RunRecord):
         schema_validator(kind_of_model(model))
         model.model_rebuild()
@@ -464,7 +466,7 @@ def _capabilities() -> models.Capabilities:
     cpu = probe.cpu_facts()
     return models.Capabilities(
         ncu_version=_value(version),
-        nvidia_driver=_value(probe.nvidia_driver()),
+        nvidia_driver=_value(_driver()),
         cpu=models.CpuCapabilities(
             architecture=cpu.architecture,
             vendor=cpu.vendor,
@@ -474,6 +476,11 @@ def _capabilities() -> models.Capabilities:
             affinity_cpus=cpu.affinity_cpus,
         ),
     )
+
+
+@cache
+def _driver() -> str | Unavailable:
+    return probe.nvidia_driver()
 
 
 def _value(found: str | Unavailable) -> str | models.Unavailable:
