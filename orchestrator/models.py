@@ -768,6 +768,7 @@ class FixtureResult(_ResultFields):
     numerics: NumericsVersion
     platform: Platform
     environment: Attestation
+    torch_deterministic_mode: Literal["error", "warn"]
     before_metadata: Metadata
     timing: Timing | None
 

@@ -198,6 +198,7 @@ def fixture_result() -> Json:
             "expected_sha256": digest(7),
             "changed_during_run": ["KMP_INIT_AT_FORK"],
         },
+        "torch_deterministic_mode": "error",
         "before_metadata": metadata(seed["energy"]["before_metadata"]),
         "timing": {"clock": "monotonic", "scope": "task", "repeat_ms": [812, 812.5]},
     }
