@@ -110,7 +110,7 @@ Workspace = Literal[":16:8", ":4096:8", ":0:0"]
 Mode = Literal["measure", "profile"]
 Scope = Literal["task", "training"]
 Device = Literal["cpu", "cuda"]
-NumericsName = Literal["native"]
+NumericsName = Literal["native", "portable"]
 Level = Literal["bitwise", "predictions"]
 Dtype = Literal["torch.float32", "torch.float64", "torch.int64", "torch.int32", "torch.uint8", "torch.bool"]
 

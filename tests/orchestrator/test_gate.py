@@ -159,8 +159,8 @@ def test_a_record_is_never_frozen_twice_but_superseded(broken: Checkout) -> None
 def test_a_killed_fixture_is_exit_4(broken: Checkout) -> None:
     broken.edit(
         "fixture/measurement.py",
-        "    before = metadata()\n",
-        "    import os\n    os.kill(os.getpid(), 9)\n    before = metadata()\n",
+        "    before = prepared.metadata()\n",
+        "    import os\n    os.kill(os.getpid(), 9)\n    before = prepared.metadata()\n",
     )
     done = broken.qualgate(*GATE)
     assert done.returncode == 4
@@ -168,7 +168,7 @@ def test_a_killed_fixture_is_exit_4(broken: Checkout) -> None:
 
 
 def test_a_failed_run_leaves_a_sound_record_with_its_failure(broken: Checkout) -> None:
-    broken.edit("fixture/measurement.py", "    before = metadata()\n", "    raise RuntimeError('planted')\n")
+    broken.edit("fixture/measurement.py", "    before = prepared.metadata()\n", "    raise RuntimeError('planted')\n")
     done = broken.qualgate("run", "--case", CASE, "--quiet")
     assert done.returncode == 4
     assert "RuntimeError: planted" in last_line(done)
@@ -259,11 +259,11 @@ def test_an_interrupted_gate_is_exit_130_and_leaves_no_process(
     marker = broken.folder / "started"
     broken.edit(
         "fixture/measurement.py",
-        "    before = metadata()\n",
+        "    before = prepared.metadata()\n",
         "    import os\n"
         f"    Path({str(marker)!r}).write_text(str(os.getpid()))\n"
         "    time.sleep(600)\n"
-        "    before = metadata()\n",
+        "    before = prepared.metadata()\n",
     )
     child = subprocess.Popen(
         broken.command(*GATE),
