@@ -36,6 +36,9 @@ CaseOption = Annotated[str, typer.Option("--case", help="digits, mnist-DRAW or s
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A configuration file instead of the case's own.")
 ]
+NumericsOption = Annotated[
+    str, typer.Option("--numerics", help="native: fast, this platform's bits; portable: every machine's.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 WorkspaceOption = Annotated[
     str, typer.Option("--workspace", help="CUBLAS_WORKSPACE_CONFIG: :16:8, :4096:8 or :0:0.")
@@ -65,10 +68,11 @@ RecordsOption = Annotated[
 _RUNS = Path("qualgate-runs")
 
 
-def _case(name: str, config: Path | None) -> Case:
+def _case(name: str, config: Path | None, numerics: str) -> Case:
     from orchestrator.cases import named_case, with_config
 
-    case = named_case(name)
+    _choice("--numerics", numerics, ("native", "portable"))
+    case = named_case(name).model_copy(update={"numerics": numerics})
     return case if config is None else with_config(case, config)
 
 
@@ -158,6 +162,7 @@ def _finish(code: ExitCode, line: str) -> NoReturn:
 def run(
     case: CaseOption = "digits",
     config: ConfigOption = None,
+    numerics: NumericsOption = "native",
     device: DeviceOption = "cpu",
     workspace: WorkspaceOption = ":16:8",
     threads: ThreadsOption = None,
@@ -182,7 +187,7 @@ def run(
 
     _choice("--mode", mode, ("measure", "profile"))
     _choice("--scope", scope, ("task", "training"))
-    chosen = _case(case, config)
+    chosen = _case(case, config, numerics)
     settings = _settings(device, workspace, threads, vector, onednn_isa, mkl_cbwr)
     options = _options(
         repeats=repeats,
@@ -209,6 +214,7 @@ def run(
 def gate(
     case: CaseOption = "digits",
     config: ConfigOption = None,
+    numerics: NumericsOption = "native",
     records: RecordsOption = None,
     record: Annotated[
         Path | None, typer.Option("--record", help="Judge by this frozen record alone.")
@@ -243,12 +249,13 @@ def gate(
         echo=verbose,
     )
     if published is not None:
-        _gate_published(published, draws or [], settings, options, runs_dir, as_json)
+        _choice("--numerics", numerics, ("native", "portable"))
+        _gate_published(published, draws or [], numerics, settings, options, runs_dir, as_json)
         return
     from orchestrator.gate import frozen_files, gate_case
     from orchestrator.render import headline, remedy, verdict_table
 
-    chosen = _case(case, config)
+    chosen = _case(case, config, numerics)
     outcome = gate_case(chosen, settings, options, frozen_files(records or [], record), runs_dir)
     verdict = outcome.verdict
     if as_json:
@@ -263,6 +270,7 @@ def gate(
 def _gate_published(
     path: Path,
     draws: list[int],
+    numerics: str,
     settings: NumericSettings,
     options: RunOptions,
     runs_dir: Path,
@@ -280,7 +288,7 @@ def _gate_published(
         print(f"draw {verdict.draw}: {mark}", file=sys.stderr, flush=True)
 
     table = load_as(path, PublishedDraws)
-    verdicts = reproduce_draws(table, draws, settings, options, runs_dir, report)
+    verdicts = reproduce_draws(table, draws, numerics, settings, options, runs_dir, report)
     if as_json:
         _print_json([asdict(item) | {"qualified": item.qualified} for item in verdicts])
     else:
@@ -300,6 +308,7 @@ def freeze(
     reason: Annotated[str, typer.Option("--reason", help="Why these bits are the right ones.")],
     case: CaseOption = "digits",
     config: ConfigOption = None,
+    numerics: NumericsOption = "native",
     records: Annotated[
         Path, typer.Option("--records", help="The folder that the record is written to.")
     ] = Path("qualification"),
@@ -336,7 +345,7 @@ def freeze(
         echo=verbose,
     )
     path, frozen = freeze_case(
-        _case(case, config),
+        _case(case, config, numerics),
         _settings(device, workspace, threads, vector, onednn_isa, mkl_cbwr),
         options,
         reason=reason,

@@ -26,7 +26,12 @@ _CUDA = ("gpu", "compute_capability", "torch", "cuda", "cublas", "workspace")
 
 
 def platform_key(platform: Platform, numerics: NumericsVersion) -> dict[str, str]:
-    """The platform key of facts measured in the task process."""
+    """The platform key of facts measured in the task process.
+
+    Portable numerics give the same bits on every machine, so there the key is their version alone.
+    """
+    if numerics.name == "portable":
+        return {"numerics": f"{numerics.name} {numerics.version}"}
     names = _CUDA if platform.device == "cuda" else _CPU
     facts = {name: str(getattr(platform, name)) for name in names}
     return {"numerics": f"{numerics.name} {numerics.version}", "device": platform.device, **facts}

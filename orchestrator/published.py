@@ -41,6 +41,7 @@ class DrawVerdict:
 def reproduce_draws(
     published: PublishedDraws,
     draws: Sequence[int],
+    numerics: str,
     settings: NumericSettings,
     options: RunOptions,
     runs: Path,
@@ -58,7 +59,7 @@ def reproduce_draws(
         raise UsageError(f"--draws: found {missing[0]}, expected one of {sorted(table)}")
     verdicts = []
     for draw in draws or sorted(table):
-        case = named_case(f"mnist-{draw}")
+        case = named_case(f"mnist-{draw}").model_copy(update={"numerics": numerics})
         dataset = load_dataset(case.data, options)
         run = run_case(case, settings, options, new_run_folder(runs, case.name), dataset)
         facts = {

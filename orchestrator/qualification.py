@@ -21,6 +21,7 @@ from orchestrator.hashing import bytes_sha256, file_sha256
 from orchestrator.json_text import canonical_text
 from orchestrator.models import (
     Case,
+    FixtureResult,
     FreezingRun,
     FrozenCase,
     Hashes,
@@ -241,7 +242,7 @@ def freeze(
     draft = QualificationRecord(
         kind="qualification",
         schema_version=1,
-        name=f"{record.case.name}-{result.numerics.name}-{result.device}",
+        name=_record_name(record.case.name, result),
         frozen_at_utc=now.isoformat(timespec="microseconds"),
         reason=reason.strip(),
         supersedes=None
@@ -258,6 +259,11 @@ def freeze(
         content_sha256=_NO_HASH,
     )
     return draft.model_copy(update={"content_sha256": content_sha256(draft)})
+
+
+def _record_name(case: str, result: FixtureResult) -> str:
+    name = f"{case}-{result.numerics.name}"
+    return name if result.numerics.name == "portable" else f"{name}-{result.device}"
 
 
 def write_frozen(record: QualificationRecord, folder: Path) -> Path:

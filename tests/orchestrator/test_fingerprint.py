@@ -120,3 +120,13 @@ def test_equal_facts_have_no_changes_whatever_their_order() -> None:
 @pytest.mark.parametrize(("frozen", "found"), [(None, ""), ("", None), ("1", 1)])
 def test_a_change_is_by_value_and_not_by_its_text(frozen: object, found: object) -> None:
     assert len(changes({"a": frozen}, {"a": found})) == 1
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_portable_numerics_have_one_key_on_every_machine(version: int) -> None:
+    numerics = NumericsVersion(name="portable", version=version)
+    keys = [
+        platform_key(Platform.model_validate(facts), numerics)
+        for facts in (samples.platform(), samples.cuda_platform())
+    ]
+    assert keys == [{"numerics": f"portable {version}"}] * 2

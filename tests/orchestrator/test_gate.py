@@ -305,6 +305,17 @@ def test_another_platform_finds_no_record_when_only_bits_count(tmp_path: Path) -
     assert "no frozen record is for this platform" in last_line(done)
 
 
+def test_portable_bits_hold_whatever_the_threads_and_vector_unit(tmp_path: Path) -> None:
+    checkout = Checkout.copy(tmp_path)
+    portable = ("--numerics", "portable")
+    freezing = ("freeze", "--case", CASE, "--records", "frozen", "--reason", "portable", *portable)
+    assert checkout.qualgate(*freezing).returncode == 0
+    others = ("--threads", "3", "--vector", "default", "--mkl-cbwr", "COMPATIBLE")
+    done = checkout.qualgate(*GATE, "--json", *portable, *others)
+    verdict = verdict_of(done)
+    assert (verdict["level_asked"], verdict["level_reached"]) == ("bitwise", "bitwise")
+
+
 # --- real data ------------------------------------------------------------------------------------
 
 needs_mnist = pytest.mark.skipif(not (SHARED / "mnist").is_dir(), reason="../shared/mnist is not there")
