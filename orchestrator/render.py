@@ -13,6 +13,7 @@ from rich.text import Text
 
 from orchestrator.models import (
     CudaMemory,
+    Energy,
     FixtureResult,
     GroupVerdict,
     ProcessMemory,
@@ -173,7 +174,7 @@ def _short(value: str) -> str:
 
 
 def costs(result: FixtureResult, record: RunRecord) -> str:
-    """Time, memory and score of a run, in one line."""
+    """Time, memory, energy and score of a run, in one line."""
     parts = [f"process {record.duration_s:.1f} s"]
     if result.timing is not None:
         parts.append(f"{result.timing.scope} {median(result.timing.repeat_ms):.1f} ms (median)")
@@ -187,6 +188,14 @@ def costs(result: FixtureResult, record: RunRecord) -> str:
             parts.append(f"peak {_mebibytes(peak)} resident ({_mebibytes(added)} added by the task)")
         case Unavailable() as memory:
             parts.append(f"memory not measured: {memory.unavailable}")
+    match result.energy:
+        case Energy() as energy:
+            adjusted = energy.summary.idle_adjusted_mj_per_task
+            parts.append(f"{adjusted.mean:.1f} mJ per task above idle (sample SD {adjusted.sample_sd:.1f})")
+        case Unavailable() as energy:
+            parts.append(f"energy not measured: {energy.unavailable}")
+        case None:
+            pass
     if isinstance(record.score, Score):
         score = record.score
         share = 100 * score.correct / score.total

@@ -168,7 +168,9 @@ def test_a_killed_fixture_is_exit_4(broken: Checkout) -> None:
 
 
 def test_a_failed_run_leaves_a_sound_record_with_its_failure(broken: Checkout) -> None:
-    broken.edit("fixture/measurement.py", "    before = prepared.metadata()\n", "    raise RuntimeError('planted')\n")
+    broken.edit(
+        "fixture/measurement.py", "    before = prepared.metadata()\n", "    raise RuntimeError('planted')\n"
+    )
     done = broken.qualgate("run", "--case", CASE, "--quiet")
     assert done.returncode == 4
     assert "RuntimeError: planted" in last_line(done)
