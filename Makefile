@@ -44,7 +44,7 @@ lint: install-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy orchestrator schemas tests/orchestrator tests/*.py
-	MYPYPATH=fixture:tests/fixture $(BIN)/mypy fixture tests/fixture tests/device
+	$(BIN)/mypy --config-file fixture/mypy.ini fixture tests/fixture tests/device
 
 bench: install-test ## Speed and memory: ratios and medians, measured in one run
 	$(BIN)/python -m tests.bench
