@@ -73,8 +73,11 @@ def _record(file: FrozenFile) -> Fact:
     here = {"machine": platform.machine(), "cpu_vendor": probe.cpu_facts().vendor}
     if not isinstance(torch, Unavailable) and importlib.util.find_spec("torch") is not None:
         here["torch"] = torch
+    # A portable record names no machine: it applies everywhere.
     differing = [
-        f"{name} {key[name]}, here {value}" for name, value in here.items() if key.get(name) != value
+        f"{name} {key[name]}, here {value}"
+        for name, value in here.items()
+        if name in key and key[name] != value
     ]
     cases = ", ".join(case.case.name for case in file.record.cases)
     if not differing:
