@@ -123,6 +123,7 @@ def _options(
         python=python,
         pass_through=tuple(pass_env or ()),
         echo=_echo if echo else None,
+        progress=_download_progress,
         **more,
     )
     options.check()
@@ -133,6 +134,14 @@ def _echo(_: str, data: bytes) -> None:
     """The fixture's output goes to our stderr: stdout is for the verdict."""
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
+
+
+def _download_progress(received: int, total: int | None) -> None:
+    """One line that overwrites itself, for a person at a terminal."""
+    if sys.stderr.isatty():
+        whole = "" if total is None else f" of {total / 2**20:.1f}"
+        end = "\n" if received == total else ""
+        print(f"\rdownloading MNIST: {received / 2**20:.1f}{whole} MiB", end=end, file=sys.stderr, flush=True)
 
 
 def _print(*parts: RenderableType) -> None:
@@ -405,8 +414,10 @@ def data(
 ) -> None:
     """Write an input archive, its query labels and a manifest."""
     from orchestrator.data_command import source_of, write_data
+    from orchestrator.runner import RunOptions
 
-    manifest = write_data(source_of(source, draw, seed, train, query), idx_dir, out)
+    options = RunOptions(idx_dir=idx_dir, progress=_download_progress)
+    manifest = write_data(source_of(source, draw, seed, train, query), options, out)
     if as_json:
         _print_json(manifest.model_dump())
     else:

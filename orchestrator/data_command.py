@@ -47,7 +47,7 @@ def source_of(name: str, draw: int, seed: int | None, train: int | None, query: 
             raise UsageError(f"found source {name!r}, expected digits, mnist or synthetic")
 
 
-def write_data(source: models.DataSource, idx_dir: Path | None, out: Path) -> models.DataManifest:
+def write_data(source: models.DataSource, options: RunOptions, out: Path) -> models.DataManifest:
     """Write the archive, the query labels and the manifest into `out`; the manifest comes last.
 
     Raises:
@@ -56,7 +56,7 @@ def write_data(source: models.DataSource, idx_dir: Path | None, out: Path) -> mo
     """
     import numpy as np
 
-    dataset = load_dataset(source, RunOptions(idx_dir=idx_dir))
+    dataset = load_dataset(source, options)
     make_folder(out)
     write_archive(dataset, out / _ARCHIVE)
     stream = io.BytesIO()

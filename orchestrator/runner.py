@@ -66,6 +66,7 @@ class RunOptions:
 
     `mode`, `scope`, `repeats` and `energy` are the fixture's. `timeout_s` bounds the whole process.
     `python` is the interpreter that has torch. `echo` receives output as it comes: stream name, bytes.
+    `progress` is told of a download's bytes so far, and in all where they are known.
     """
 
     mode: models.Mode = "measure"
@@ -78,6 +79,7 @@ class RunOptions:
     idx_dir: Path | None = None
     cache_dir: Path | None = None
     echo: Callable[[str, bytes], None] | None = None
+    progress: Callable[[int, int | None], None] | None = None
     inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def check(self) -> None:
@@ -132,7 +134,8 @@ def load_dataset(source: models.DataSource, options: RunOptions) -> Dataset:
             from orchestrator.datasets.download import default_cache_dir
             from orchestrator.datasets.mnist import load_mnist_draw
 
-            return load_mnist_draw(source.draw, options.idx_dir, options.cache_dir or default_cache_dir())
+            cache = options.cache_dir or default_cache_dir()
+            return load_mnist_draw(source.draw, options.idx_dir, cache, options.progress)
         case models.SyntheticSource():
             from orchestrator.datasets.synthetic import make_synthetic
 
