@@ -1,0 +1,189 @@
+"""`qualgate gate` and `qualgate freeze`: to judge bits, and to freeze them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.commands.console import finish, print_json, print_parts
+from orchestrator.commands.options import (
+    RUNS_DIR,
+    CaseOption,
+    CbwrOption,
+    ConfigOption,
+    DeviceOption,
+    IdxOption,
+    IsaOption,
+    JsonOption,
+    NumericsOption,
+    PassOption,
+    PythonOption,
+    RecordsOption,
+    RepeatsOption,
+    RunsOption,
+    ThreadsOption,
+    TimeoutOption,
+    VectorOption,
+    WorkspaceOption,
+    case_of,
+    check_choice,
+    run_options,
+    settings_of,
+)
+from orchestrator.errors import ExitCode
+
+if TYPE_CHECKING:
+    from orchestrator.environment import NumericSettings
+    from orchestrator.runner import RunOptions
+
+
+def gate(
+    case: CaseOption = "digits",
+    config: ConfigOption = None,
+    numerics: NumericsOption = "native",
+    records: RecordsOption = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Judge by this frozen record alone.")
+    ] = None,
+    published: Annotated[
+        Path | None, typer.Option("--published", help="Reproduce a published table of MNIST draws.")
+    ] = None,
+    draws: Annotated[list[int] | None, typer.Option("--draw", help="Only these draws of the table.")] = None,
+    device: DeviceOption = "cpu",
+    workspace: WorkspaceOption = ":16:8",
+    threads: ThreadsOption = None,
+    vector: VectorOption = None,
+    onednn_isa: IsaOption = None,
+    mkl_cbwr: CbwrOption = None,
+    repeats: RepeatsOption = 3,
+    timeout: TimeoutOption = 600.0,
+    idx_dir: IdxOption = None,
+    python: PythonOption = sys.executable,
+    pass_env: PassOption = None,
+    runs_dir: RunsOption = RUNS_DIR,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the fixture's output.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a case and judge its bits by the frozen record of this platform."""
+    settings = settings_of(device, workspace, threads, vector, onednn_isa, mkl_cbwr)
+    options = run_options(
+        repeats=repeats,
+        timeout=timeout,
+        idx_dir=idx_dir,
+        python=python,
+        pass_env=pass_env,
+        echo=verbose,
+    )
+    if published is not None:
+        check_choice("--numerics", numerics, ("native", "portable"))
+        _gate_published(published, draws or [], numerics, settings, options, runs_dir, as_json)
+        return
+    from orchestrator.gate import frozen_files, gate_case
+    from orchestrator.render import headline, remedy, verdict_table
+
+    chosen = case_of(case, config, numerics)
+    outcome = gate_case(chosen, settings, options, frozen_files(records or [], record), runs_dir)
+    verdict = outcome.verdict
+    if as_json:
+        print_json(verdict.model_dump())
+    else:
+        print_parts(headline(verdict), verdict_table(verdict, outcome.run.record))
+    if not verdict.qualified:
+        line = f"{headline(verdict)}; {remedy(verdict, str(outcome.run.folder))}"
+        finish(ExitCode.DISQUALIFIED, line)
+
+
+def _gate_published(
+    path: Path,
+    draws: list[int],
+    numerics: str,
+    settings: NumericSettings,
+    options: RunOptions,
+    runs_dir: Path,
+    as_json: bool,
+) -> None:
+    from dataclasses import asdict
+
+    from orchestrator.codec import load_as
+    from orchestrator.models import PublishedDraws
+    from orchestrator.published import DrawVerdict, reproduce_draws
+    from orchestrator.render import draw_table
+
+    def report(verdict: DrawVerdict) -> None:
+        mark = "equal" if verdict.qualified else "differs"
+        print(f"draw {verdict.draw}: {mark}", file=sys.stderr, flush=True)
+
+    table = load_as(path, PublishedDraws)
+    verdicts = reproduce_draws(table, draws, numerics, settings, options, runs_dir, report)
+    if as_json:
+        print_json([asdict(item) | {"qualified": item.qualified} for item in verdicts])
+    else:
+        print_parts(draw_table(verdicts))
+    failed = [item for item in verdicts if not item.qualified]
+    if failed:
+        first = failed[0].differences[0]
+        finish(
+            ExitCode.DISQUALIFIED,
+            f"disqualified: draw {failed[0].draw}: first difference in {first.field}: "
+            f"published {first.expected}, found {first.found}",
+        )
+
+
+def freeze(
+    reason: Annotated[str, typer.Option("--reason", help="Why these bits are the right ones.")],
+    case: CaseOption = "digits",
+    config: ConfigOption = None,
+    numerics: NumericsOption = "native",
+    records: Annotated[
+        Path, typer.Option("--records", help="The folder that the record is written to.")
+    ] = Path("qualification"),
+    supersedes: Annotated[
+        Path | None, typer.Option("--supersedes", help="The frozen record that this one replaces.")
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", help="Fresh processes that must agree.")] = 2,
+    bitwise_only: Annotated[
+        bool, typer.Option("--bitwise-only", help="Never judge other platforms by predictions.")
+    ] = False,
+    device: DeviceOption = "cpu",
+    workspace: WorkspaceOption = ":16:8",
+    threads: ThreadsOption = None,
+    vector: VectorOption = None,
+    onednn_isa: IsaOption = None,
+    mkl_cbwr: CbwrOption = None,
+    timeout: TimeoutOption = 600.0,
+    idx_dir: IdxOption = None,
+    python: PythonOption = sys.executable,
+    pass_env: PassOption = None,
+    runs_dir: RunsOption = RUNS_DIR,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the fixture's output.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a case in fresh processes and freeze its bits when they agree."""
+    from orchestrator.gate import freeze_case
+
+    options = run_options(
+        repeats=1,
+        timeout=timeout,
+        idx_dir=idx_dir,
+        python=python,
+        pass_env=pass_env,
+        echo=verbose,
+    )
+    path, frozen = freeze_case(
+        case_of(case, config, numerics),
+        settings_of(device, workspace, threads, vector, onednn_isa, mkl_cbwr),
+        options,
+        reason=reason,
+        levels=["bitwise"] if bitwise_only else ["bitwise", "predictions"],
+        folder=records,
+        supersedes=supersedes,
+        runs=runs,
+        runs_dir=runs_dir,
+    )
+    if as_json:
+        print_json(frozen.model_dump())
+    else:
+        print_parts(f"frozen: {path}")
