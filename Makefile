@@ -9,10 +9,14 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 DEVICE ?= cpu
 T ?= tests
+# Further torch releases for portability-check. INSTALL=1 downloads them, qemu and foreign Pythons into
+# .portability/ and nothing into the system; without it, what is there is used and the rest said to be missing.
+TORCHES ?= 2.5.1
 
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help install install-test gate test lint bench schemas freeze-shipped mnist-draws device-check clean
+.PHONY: help install install-test gate test lint bench schemas freeze-shipped mnist-draws device-check \
+  portability-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -62,5 +66,8 @@ mnist-draws: install ## Reproduce published MNIST draws: PUBLISHED=file IDX=fold
 device-check: install-test ## The checks that need a CUDA device, in one command
 	$(BIN)/python -m pytest -m device tests/device
 
+portability-check: install-test ## Portable bits under every setting, torch and machine: [INSTALL=1] [TORCHES=2.5.1]
+	@$(BIN)/python -m tests.portability $(if $(INSTALL),--install) $(addprefix --torch ,$(TORCHES))
+
 clean: ## Remove the virtual environment, caches and run folders
-	rm -rf $(VENV) qualgate-runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .portability qualgate-runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

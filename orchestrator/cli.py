@@ -9,7 +9,18 @@ from typing import Annotated, NoReturn
 import typer
 
 from orchestrator import __version__
-from orchestrator.commands import gating, inputs, machine, records, running
+from orchestrator.commands import (
+    auditing,
+    bisecting,
+    gating,
+    inputs,
+    machine,
+    profiling,
+    records,
+    running,
+    signing,
+    studying,
+)
 from orchestrator.commands.console import complain
 from orchestrator.errors import ExitCode, Interrupted, QualgateError
 
@@ -22,14 +33,23 @@ app = typer.Typer(
 
 for _command in (
     running.run,
+    profiling.profile,
     gating.gate,
     gating.freeze,
     records.compare,
+    bisecting.bisect,
+    auditing.audit,
     inputs.data,
     records.schema,
     machine.doctor,
+    signing.keygen,
+    signing.verify,
 ):
     app.command()(_command)
+
+_study = typer.Typer(help="Run a case under several settings: what moves its bits, and what it costs.")
+_study.command()(studying.workspaces)
+app.add_typer(_study, name="study")
 
 
 def _version(asked: bool) -> None:

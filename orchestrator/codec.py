@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from orchestrator import models
 from orchestrator.errors import EvidenceError, InputError, QualgateError
+from orchestrator.hashing import bytes_sha256
 from orchestrator.json_text import JsonTextError, canonical_text, member, parse
 
 Record = TypeVar("Record", bound=BaseModel)
@@ -50,6 +51,9 @@ KINDS = (
     RecordKind("published-draws", 1, models.PublishedDraws),
     RecordKind("data", 1, models.DataManifest),
     RecordKind("verdict", 1, models.Verdict),
+    RecordKind("bisection", 1, models.Bisection),
+    RecordKind("audit", 1, models.AuditReport),
+    RecordKind("study", 1, models.StudyReport),
     RecordKind("config", 1, models.Config),
 )
 
@@ -86,6 +90,9 @@ def detect(value: Any, source: str) -> RecordKind:
         "qualification": "qualification",
         "data": "data",
         "verdict": "verdict",
+        "bisection": "bisection",
+        "audit": "audit",
+        "study": "study",
     }
     name = names.get(declared) if isinstance(declared, str) else None
     if name is None:
@@ -199,6 +206,11 @@ def encode(record: BaseModel) -> bytes:
     # What is written must be readable: the same gate, on the way out.
     decode(data, f"the {kind.name} to be written")
     return data
+
+
+def content_sha256(record: models.QualificationRecord) -> str:
+    """SHA-256 of a frozen record's canonical text without `content_sha256` itself."""
+    return bytes_sha256(canonical_text(record.model_dump(exclude={"content_sha256"})))
 
 
 # --- JSON Schema --------------------------------------------------------------------------------
@@ -352,7 +364,27 @@ def _clearest(faults: list[_Located], level: int = 0) -> _Located:
             wrong_type = fault.depth == here and fault.fault["type"].endswith("_type")
             complaint = _Complaint(fault, fault.depth, wrong_type)
             branches.setdefault(fault.branches[level][2], []).append(complaint)
-    return _clearest([complaint.fault for complaint in min(branches.values(), key=_distance)], level + 1)
+    meant = min(branches.values(), key=lambda branch: _distance(_once_a_union(branch, level + 1)))
+    return _clearest([complaint.fault for complaint in meant], level + 1)
+
+
+def _once_a_union(branch: list[_Complaint], level: int) -> list[_Complaint]:
+    """A branch's complaints with those from inside a further union as one, as jsonschema has them.
+
+    Else a single fault in a union in a union would count once for each of its branches, and the wrong outer
+    branch would seem nearer.
+    """
+    counted: list[_Complaint] = []
+    unions: set[str] = set()
+    for complaint in branch:
+        if len(complaint.fault.branches) == level:
+            counted.append(complaint)
+            continue
+        path, depth, _ = complaint.fault.branches[level]
+        if path not in unions:
+            unions.add(path)
+            counted.append(_Complaint(complaint.fault, depth, wrong_type=False))
+    return counted
 
 
 # --- both ---------------------------------------------------------------------------------------

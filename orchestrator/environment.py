@@ -22,6 +22,7 @@ from typing import Final
 from orchestrator.errors import UsageError
 
 ATTESTATION_VARIABLE: Final = "QUALGATE_ENVIRONMENT_SHA256"
+NAMES_VARIABLE: Final = "QUALGATE_ENVIRONMENT_NAMES"
 
 DEVICES: Final = ("cpu", "cuda")
 
@@ -206,17 +207,24 @@ def validate(settings: NumericSettings, machine: str) -> None:
         raise UsageError("; ".join(faults), where=f"settings for {machine}")
 
 
+def mkl_branches(machine: str) -> tuple[str, ...]:
+    """The values of `MKL_CBWR` that are obeyed on `machine` (`platform.machine()`)."""
+    return _VOCABULARIES.get(machine, _OTHER).mkl_branches
+
+
 def build_environment(
     settings: NumericSettings,
     *,
     inherited: Mapping[str, str],
     machine: str,
     pass_through: Sequence[str] = (),
+    under_profiler: bool = False,
 ) -> ChildEnvironment:
     """Build the environment that the task process is started with.
 
     `inherited` is the environment to choose from; `pass_through` names further variables of it to hand
-    on, such as `CUDA_VISIBLE_DEVICES`. They count in the digest like all others.
+    on, such as `CUDA_VISIBLE_DEVICES`. They count in the digest like all others. `under_profiler` also names
+    every variable in `NAMES_VARIABLE`, so that the task process can tell them from those a profiler adds.
 
     Raises:
         UsageError: for settings that `validate` refuses, for a name that cannot be handed on, and for a
@@ -225,18 +233,26 @@ def build_environment(
     from orchestrator.hashing import environment_sha256
 
     validate(settings, machine)
-    numeric = _numeric_variables(settings)
+    numeric = numeric_variables(settings)
     own = _FIXED | numeric
     for name in pass_through:
         _check_request(name, inherited, own)
     names = [*(name for name in _INHERITED if name in inherited), *pass_through]
     chosen = {name: _recordable(name, inherited[name]) for name in names}
     variables = dict(sorted((chosen | own).items()))
+    if under_profiler:
+        variables[NAMES_VARIABLE] = ",".join([*variables, NAMES_VARIABLE])
     sha256 = environment_sha256(variables)
     return ChildEnvironment({**variables, ATTESTATION_VARIABLE: sha256}, numeric, sha256)
 
 
-def _numeric_variables(settings: NumericSettings) -> dict[str, str]:
+def switches_numerics(name: str) -> bool:
+    """Whether a numeric library takes a variable of that name for a switch."""
+    return name.startswith(_MOVES_BITS)
+
+
+def numeric_variables(settings: NumericSettings) -> dict[str, str]:
+    """Every variable that moves bits, with the value that the settings mean."""
     threads = str(settings.threads)
     return {
         "CUBLAS_WORKSPACE_CONFIG": settings.workspace,
@@ -255,11 +271,11 @@ def _numeric_variables(settings: NumericSettings) -> dict[str, str]:
 
 def _check_request(name: str, inherited: Mapping[str, str], own: Mapping[str, str]) -> None:
     """Refuse a name that cannot be handed on; names set here come first, since they always exist."""
-    if name in own or name == ATTESTATION_VARIABLE:
+    if name in own or name in (ATTESTATION_VARIABLE, NAMES_VARIABLE):
         problem = "qualgate sets this variable itself"
     elif name.startswith(_INJECTS_CODE):
         problem = "it would run or redirect code in the task process"
-    elif name.startswith(_MOVES_BITS):
+    elif switches_numerics(name):
         problem = "it can move bits, and no setting of the record would say so"
     elif name not in inherited:
         problem = "it is not set in this environment"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.environment import NumericSettings
 from orchestrator.errors import UsageError
@@ -23,9 +24,14 @@ from orchestrator.qualification import (
     require_agreement,
     shipped_records,
     write_frozen,
+    write_trace,
 )
 from orchestrator.runner import Run, RunOptions, new_run_folder, run_case
-from orchestrator.verdict import Evidence, evidence_of_run, judge
+from orchestrator.signing import check_signature
+from orchestrator.verdict import Evidence, judge
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner, SSlibKey
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,23 @@ def frozen_files(folders: Sequence[Path], record: Path | None) -> list[FrozenFil
     return load_folders([shipped_records(), *folders])
 
 
+def signed_files(folders: Sequence[Path], record: Path | None, case: Case, key: SSlibKey) -> list[FrozenFile]:
+    """The frozen records to judge a case by, every one that holds it signed by this key.
+
+    The folders stand alone: the package's records are signed by nobody, so they join only where nothing
+    else is named, to be refused.
+
+    Raises:
+        InputError, UsageError: when a file or folder cannot be read.
+        NoRecordError: when no record holds the case.
+        EvidenceError: when a record is damaged, or not signed by this key.
+    """
+    files = load_folders(folders) if folders and record is None else frozen_files([], record)
+    for file, _ in frozen_cases(files, case):
+        check_signature(file, key)
+    return files
+
+
 def gate_case(
     case: Case,
     settings: NumericSettings,
@@ -57,20 +80,24 @@ def gate_case(
 ) -> GateOutcome:
     """Run a case and judge it; on a difference run it once more and say of what kind it is.
 
+    The run is traced where the options ask for it and a frozen record has a trace to compare with.
+
     Raises:
         NoRecordError: when no record holds the case, or none applies to this platform.
         RunError, EvidenceError, Interrupted: when a run gives nothing to judge.
     """
     candidates = frozen_cases(files, case)
+    comparable = any(frozen.trace is not None for _, frozen in candidates)
+    options = replace(options, trace=options.trace and comparable)
     run = run_case(case, settings, options, new_run_folder(runs_dir, case.name))
-    found = evidence_of_run(run.record, run.folder.name)
+    found = run.evidence
     match = match_record(candidates, found)
     notes = _notes(match, candidates, found)
-    verdict = judge(match.evidence, found, match.level, notes=notes)
+    expected = match.evidence
+    verdict = judge(expected, found, match.level, notes=notes)
     if not verdict.qualified:
         again = run_case(case, settings, options, new_run_folder(runs_dir, f"{case.name}-again"))
-        repetition = evidence_of_run(again.record, again.folder.name)
-        verdict = judge(match.evidence, found, match.level, repetition=repetition, notes=notes)
+        verdict = judge(expected, found, match.level, repetition=again.evidence, notes=notes)
     return GateOutcome(verdict, run)
 
 
@@ -97,8 +124,9 @@ def freeze_case(
     supersedes: Path | None,
     runs: int,
     runs_dir: Path,
+    signer: CryptoSigner | None = None,
 ) -> tuple[Path, QualificationRecord]:
-    """Run a case in fresh processes and freeze its bits when they agree.
+    """Run a case in fresh processes, freeze its bits when they agree, and sign them if there is a signer.
 
     Raises:
         UsageError: for too few runs, no reason, or a record that is there already.
@@ -119,4 +147,5 @@ def freeze_case(
     key = platform_key(done[0].result.platform, done[0].result.numerics)
     check_not_frozen(present, case, key, old)
     record = freeze(done, reason=reason, levels=levels, supersedes=old)
-    return write_frozen(record, folder), record
+    write_trace(record.cases[0], done[0], folder)
+    return write_frozen(record, folder, signer), record

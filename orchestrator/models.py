@@ -659,13 +659,17 @@ class Platform(Strict):
 
 
 class Attestation(Strict):
-    """What the task process found in its environment before it imported anything numeric."""
+    """What the task process found in its environment before it imported anything numeric.
+
+    `added_variables` are those that a profiler put beside the orchestrator's own; the digest is without them.
+    """
 
     source: Text
     variables: dict[Text, str]
     sha256: Sha256
     expected_sha256: Sha256 | None
     changed_during_run: list[Text]
+    added_variables: dict[Text, str]
 
 
 class OperatorTime(Strict):
@@ -693,6 +697,32 @@ class Timing(Strict):
     clock: Text
     scope: Scope
     repeat_ms: Annotated[list[NonNegative], Field(min_length=1)]
+
+
+class KeptStep(Strict):
+    """One step whose tensors were kept whole, by name, in an NPZ file."""
+
+    epoch: Count
+    step: Count
+    file: FileName
+    file_sha256: Sha256
+
+
+class TraceFacts(Strict):
+    """A digest of every tensor of every training step, in a sidecar file (its form: `fixture/tracing.py`).
+
+    `tensors` are the names of one step's, in the order of the computation. `chain_heads` is the hash chain
+    over all digests so far, after each epoch.
+    """
+
+    epochs: PositiveCount
+    steps_per_epoch: PositiveCount
+    tensors: Annotated[list[Text], Field(min_length=1)]
+    chain_heads: Annotated[list[Sha256], Field(min_length=1)]
+    same_process_chain_heads_matched: bool
+    kept_step: KeptStep | None
+    file: FileName
+    file_sha256: Sha256
 
 
 class Energy(Strict):
@@ -771,6 +801,7 @@ class FixtureResult(_ResultFields):
     torch_deterministic_mode: Literal["error", "warn"]
     before_metadata: Metadata
     timing: Timing | None
+    trace: TraceFacts | None
 
 
 # --- run record ---------------------------------------------------------------------------------
@@ -802,7 +833,10 @@ class Capabilities(Strict):
 
 
 class Stream(Strict):
-    """One output stream: every byte is in `file`; the record's text may leave out the middle."""
+    """One output stream: every byte is in `file`; the record's text may leave out the middle.
+
+    A large stream is stored as `NAME.gz`. Size and digest are those of its bytes before compression.
+    """
 
     file: FileName
     size_bytes: Count
@@ -829,6 +863,57 @@ class Score(Strict):
 
     correct: Count
     total: PositiveCount
+
+
+NcuQuantity = Literal["dram_read", "dram_write", "l2_read", "l2_write", "l2_hit_rate"]
+NcuUnit = Literal["byte", "sector", "%"]
+
+
+class NcuCounter(Strict):
+    """One metric of a profiled range: cell and unit as Nsight Compute printed them, the value in `unit`."""
+
+    quantity: NcuQuantity
+    metric: Text
+    printed: str
+    printed_unit: str
+    unit: NcuUnit
+    value: NonNegative | Unavailable
+
+
+class CacheTraffic(Strict):
+    """Memory traffic of one sequence of the range: counters over `repeats`; an L2 sector is 32 bytes."""
+
+    scope: Scope
+    repeats: PositiveCount
+    dram_read_bytes: NonNegative | Unavailable
+    dram_write_bytes: NonNegative | Unavailable
+    l2_read_bytes: NonNegative | Unavailable
+    l2_write_bytes: NonNegative | Unavailable
+    l2_hit_rate_percent: NonNegative | Unavailable
+
+
+class EvidenceFile(Strict):
+    """A file of the run folder, with its digest."""
+
+    file: FileName
+    sha256: Sha256
+
+
+class NcuProfile(Strict):
+    """What Nsight Compute counted in the profiled range, and the evidence of it.
+
+    `command` is the part of the run's command that stands before the fixture's. `device` holds what the
+    page says of the GPU, as printed. `messages` are Nsight Compute's own warnings and errors.
+    """
+
+    command: Annotated[list[Text], Field(min_length=1)]
+    counters: Annotated[list[NcuCounter], Field(min_length=1)] | Unavailable
+    passes: PositiveCount | Unavailable
+    device: dict[Text, str]
+    traffic: CacheTraffic | Unavailable
+    report: EvidenceFile | Unavailable
+    supported_metrics: EvidenceFile | Unavailable
+    messages: list[Text]
 
 
 class _RunFields(Strict):
@@ -869,6 +954,7 @@ class RunRecord(_RunFields):
     streams: Streams
     artefact_sha256: dict[FileName, Sha256]
     score: Score | Unavailable
+    ncu: NcuProfile | Unavailable | None
     failure: Text | None
 
 
@@ -880,6 +966,20 @@ class FreezingRun(Strict):
 
     finished_at_utc: UtcTime
     record_sha256: Sha256
+
+
+class FrozenTrace(Strict):
+    """The trace of a frozen case: its chain heads, and the sidecar file beside the record.
+
+    `tensors` are the names of one step's, in the order of the computation.
+    """
+
+    epochs: PositiveCount
+    steps_per_epoch: PositiveCount
+    tensors: Annotated[list[Text], Field(min_length=1)]
+    chain_heads: Annotated[list[Sha256], Field(min_length=1)]
+    file: FileName
+    file_sha256: Sha256
 
 
 class FrozenCase(Strict):
@@ -894,6 +994,7 @@ class FrozenCase(Strict):
     train_count: PositiveCount
     test_count: PositiveCount
     score: Score | Unavailable
+    trace: FrozenTrace | None
     runs: Annotated[list[FreezingRun], Field(min_length=2)]
 
 
@@ -978,6 +1079,51 @@ class Difference(Strict):
     values_equal: bool | None
 
 
+class Divergence(Strict):
+    """The first training step at which two traced runs differ, counted from zero, with both digests.
+
+    `step` and `tensor` are null where they cannot be told: without the sidecars, the epoch alone is known.
+    """
+
+    epoch: Count
+    step: Count | None
+    tensor: Text | None
+    expected: Text
+    found: Text
+
+
+class TensorDifference(Strict):
+    """How two tensors of one training step differ, from both of them whole.
+
+    `index` is the place of the largest difference, `first` and `second` the values there. Distances are in
+    units in the last place (ULP): steps from one float32 number to the next, 0 between two zeros; null for
+    integers, and where a NaN takes part.
+    """
+
+    tensor: Text
+    dtype: Text
+    shape: list[Count]
+    elements: PositiveCount
+    differing: Count
+    largest_ulp_distance: Count | None
+    index: list[Count]
+    first: Text
+    second: Text
+
+
+class Bisection(Strict):
+    """Where two traced trainings part, and, after a rerun, by how much."""
+
+    kind: Literal["bisection"]
+    schema_version: VersionOne
+    first: Text
+    second: Text
+    divergence: Divergence | None
+    difference: TensorDifference | None
+    kept_files: list[Text]
+    notes: list[Text]
+
+
 class GroupVerdict(Strict):
     """One hash group: how many fields it has, and those that differ."""
 
@@ -999,6 +1145,7 @@ class Repetition(Strict):
 
     same_bits: bool
     differences: list[Difference]
+    first_divergence: Divergence | None
 
 
 DifferenceKind = Literal["change", "nondeterminism"]
@@ -1016,6 +1163,7 @@ class Verdict(Strict):
     expected: Text
     found: Text
     first_difference: Difference | None
+    first_divergence: Divergence | None
     groups: Annotated[list[GroupVerdict], Field(min_length=1)]
     other_differences: list[Difference]
     difference_kind: DifferenceKind | None
@@ -1024,3 +1172,128 @@ class Verdict(Strict):
     stack_changes: list[StackChange]
     kernel_changes: list[StackChange]
     notes: list[Text]
+
+
+# --- audit --------------------------------------------------------------------------------------
+
+RuleName = Annotated[str, StringConstraints(pattern=r"^[a-z]+\.[a-z0-9-]+$")]
+
+
+class Finding(Strict):
+    """One place at which a rule of the audit does not hold: its JSON path, expected against found."""
+
+    rule: RuleName
+    path: Text
+    expected: str
+    found: str
+
+
+class AuditedFile(Strict):
+    """What was audited of one record file: how many rules, in how many places, and what they found.
+
+    `artefacts` counts the files beside a run record that were compared with it; null when none were.
+    """
+
+    record_file: Text
+    record_kind: Text
+    rules: Count
+    checks: Count
+    artefacts: Count | None
+    findings: list[Finding]
+
+
+class AuditReport(Strict):
+    """An audit of one record or of a folder of them; sound when no rule found anything."""
+
+    kind: Literal["audit"]
+    schema_version: VersionOne
+    sound: bool
+    files: Annotated[list[AuditedFile], Field(min_length=1)]
+
+
+# --- costs and studies --------------------------------------------------------------------------
+
+CostVerdict = Literal["lower", "higher", "ambiguous"]
+
+
+class CostRatio(Strict):
+    """A cost over the baseline's, with its 95 % interval; null is no upper bound. `ratios` has the method."""
+
+    estimate: Positive
+    lower_95: NonNegative
+    upper_95: Positive | None
+    degrees_of_freedom: Positive
+    verdict: CostVerdict
+
+
+class StudyRun(Strict):
+    """The run record of one fresh process, beside the study's own file."""
+
+    file: FileName
+    file_sha256: Sha256
+
+
+class StudyBits(Strict):
+    """The bits of a setting against the baseline's, and whether each of its processes gave the same."""
+
+    same_in_every_process: bool
+    level_reached: Level | None
+    compared_fields: PositiveCount
+    differing_fields: Count
+    first_difference: Difference | None
+
+
+class StudyMemory(Strict):
+    """The most memory that a process of the setting took, and how many times less than the baseline's.
+
+    `counted` says by whom: `allocated` by torch's CUDA allocator, `resident` by the operating system.
+    """
+
+    counted: Literal["allocated", "resident"]
+    peak_bytes: PositiveCount
+    live_bytes: PositiveCount
+    peak_reduction: Positive | Unavailable
+    live_reduction: Positive | Unavailable
+
+
+class StudyCost(Strict):
+    """One cost of a setting: a value a process, and their ratio to the baseline's; null is the baseline."""
+
+    process_values: Annotated[list[Number], Field(min_length=1)]
+    mean: Number
+    ratio: CostRatio | Unavailable | None
+
+
+class StudyRow(Strict):
+    """One setting of a study. `failure` is a line when one of its processes failed."""
+
+    setting: Text
+    settings: NumericSettings
+    records: list[StudyRun]
+    failure: Text | None
+    bits: StudyBits | Unavailable
+    memory: StudyMemory | Unavailable
+    ms_per_task: StudyCost | Unavailable
+    idle_adjusted_mj_per_task: StudyCost | Unavailable
+
+
+class LeftOutSetting(Strict):
+    """A setting that this machine cannot run, and why."""
+
+    setting: Text
+    reason: Text
+
+
+class StudyReport(Strict):
+    """A case under several settings, each in fresh processes: what moves its bits and what they cost."""
+
+    kind: Literal["study"]
+    schema_version: VersionOne
+    qualgate_version: Text
+    case: Case
+    started_at_utc: UtcTime
+    finished_at_utc: UtcTime
+    processes: PositiveCount
+    baseline: Text
+    rows: Annotated[list[StudyRow], Field(min_length=1)]
+    left_out: list[LeftOutSetting]

@@ -14,31 +14,35 @@ from typing import TYPE_CHECKING
 
 from orchestrator import __version__
 from orchestrator.cases import same_computation
-from orchestrator.codec import encode, load_as
+from orchestrator.codec import content_sha256, encode, load_as
 from orchestrator.errors import EvidenceError, NoRecordError, UsageError
 from orchestrator.fingerprint import changes, key_text, platform_key
-from orchestrator.hashing import bytes_sha256, file_sha256
-from orchestrator.json_text import canonical_text
+from orchestrator.hashing import file_sha256
 from orchestrator.models import (
     Case,
     FixtureResult,
     FreezingRun,
     FrozenCase,
+    FrozenTrace,
     Hashes,
     Level,
     QualificationRecord,
     Supersedes,
 )
+from orchestrator.signing import write_signature
 from orchestrator.store import make_folder, write_atomically
+from orchestrator.trace import first_divergence, place_text
+from orchestrator.trace_file import load_trace
 from orchestrator.verdict import (
     COMPUTATION_ORDER,
     Evidence,
     compare_groups,
     evidence_of_frozen,
-    evidence_of_run,
 )
 
 if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner
+
     from orchestrator.runner import Run
 
 _NO_HASH = "0" * 64
@@ -64,15 +68,12 @@ class Match:
     @property
     def evidence(self) -> Evidence:
         """The frozen side of the comparison."""
-        return evidence_of_frozen(self.file.record, self.case, self.file.path.name)
+        path = self.file.path
+        trace = load_trace(path.parent, self.case.trace)
+        return evidence_of_frozen(self.file.record, self.case, path.name, trace)
 
 
 # --- reading --------------------------------------------------------------------------------------
-
-
-def content_sha256(record: QualificationRecord) -> str:
-    """SHA-256 of the record's canonical text without `content_sha256` itself."""
-    return bytes_sha256(canonical_text(record.model_dump(exclude={"content_sha256"})))
 
 
 def load_frozen(path: Path) -> FrozenFile:
@@ -181,9 +182,9 @@ def require_agreement(runs: Sequence[Run]) -> None:
     """
     if len(runs) < 2:
         raise UsageError(f"--runs: found {len(runs)}, expected at least 2 fresh processes")
-    first = evidence_of_run(runs[0].record, str(runs[0].folder))
+    first = runs[0].evidence
     for run in runs:
-        evidence = evidence_of_run(run.record, str(run.folder))
+        evidence = run.evidence
         if evidence.unstable_groups:
             raise EvidenceError(
                 f"{evidence.unstable_groups[0]} moved between invocations of one process: "
@@ -196,6 +197,11 @@ def require_agreement(runs: Sequence[Run]) -> None:
             raise EvidenceError(
                 f"fresh processes disagree in {at.field}: {at.expected} and {at.found}; "
                 "not deterministic, not frozen",
+                where=str(run.folder),
+            )
+        if (parted := first_divergence(first.trace, evidence.trace)) is not None:
+            raise EvidenceError(
+                f"fresh processes disagree at {place_text(parted)}: not deterministic, not frozen",
                 where=str(run.folder),
             )
         if evidence.key != first.key or evidence.sources != first.sources:
@@ -234,6 +240,7 @@ def freeze(
         train_count=result.metadata.train_count,
         test_count=result.metadata.test_count,
         score=record.score,
+        trace=_frozen_trace(record.case.name, result),
         runs=[
             FreezingRun(finished_at_utc=r.record.finished_at_utc, record_sha256=r.record_sha256) for r in runs
         ],
@@ -266,16 +273,46 @@ def _record_name(case: str, result: FixtureResult) -> str:
     return name if result.numerics.name == "portable" else f"{name}-{result.device}"
 
 
-def write_frozen(record: QualificationRecord, folder: Path) -> Path:
+def _frozen_trace(case: str, result: FixtureResult) -> FrozenTrace | None:
+    if result.trace is None:
+        return None
+    facts = result.trace.model_dump(exclude={"same_process_chain_heads_matched", "kept_step"})
+    name = f"{_record_name(case, result)}-{result.trace.file_sha256[:12]}.trace"
+    return FrozenTrace.model_validate({**facts, "file": name})
+
+
+def write_trace(frozen: FrozenCase, run: Run, folder: Path) -> None:
+    """Write a frozen case's trace beside its record-to-be, from the run that was frozen, if it has one.
+
+    Raises:
+        StorageError: when it cannot be written.
+    """
+    if frozen.trace is not None and run.result.trace is not None:
+        make_folder(folder)
+        # Its name tells its content: a trace that is there already is this one.
+        write_atomically(folder / frozen.trace.file, (run.folder / run.result.trace.file).read_bytes())
+
+
+def write_frozen(record: QualificationRecord, folder: Path, signer: CryptoSigner | None = None) -> Path:
     """Write a frozen record under a name that its content decides; an existing file is never replaced.
+
+    With a signer, the record is signed: both files are left, or neither.
 
     Raises:
         UsageError: when that record exists already.
         StorageError: when it cannot be written.
     """
     path = folder / f"{record.name}-{record.content_sha256[:12]}.json"
+    data = encode(record)
     make_folder(folder)
-    write_atomically(path, encode(record), overwrite=False)
+    # A kill between the two leaves a signature of nothing, which no command reads; never an unsigned record.
+    signature = None if signer is None else write_signature(record, path, data, signer)
+    try:
+        write_atomically(path, data, overwrite=False)
+    except BaseException:
+        if signature is not None and not path.exists():
+            signature.unlink()
+        raise
     # Read it back through the same gate as everyone will.
     load_frozen(path)
     return path

@@ -12,23 +12,29 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.models import (
+    Bisection,
     CudaMemory,
+    Difference,
+    Divergence,
     Energy,
     FixtureResult,
     GroupVerdict,
     ProcessMemory,
+    Repetition,
     Score,
     StackChange,
+    TensorDifference,
     Unavailable,
     Verdict,
 )
+from orchestrator.trace import place_text
 
 if TYPE_CHECKING:
     from orchestrator.models import RunRecord
     from orchestrator.published import DrawVerdict
     from orchestrator.verdict import Evidence
 
-_TITLES = {
+GROUP_TITLES = {
     "input_hashes": "inputs",
     "initial_parameter_sha256": "initial parameters",
     "epoch_permutation_sha256": "epoch permutations",
@@ -38,6 +44,7 @@ _TITLES = {
     "scores_sha256": "scores",
     "predictions_sha256": "predictions",
 }
+_BEFORE_TRAINING = ("input_hashes", "initial_parameter_sha256", "epoch_permutation_sha256")
 _NAMES_SHOWN = 8
 _MARKS = {True: Text("✓", style="bold green"), False: Text("✗", style="bold red")}
 
@@ -52,9 +59,15 @@ def headline(verdict: Verdict) -> str:
     if first is None:
         return f"disqualified: {verdict.case}: the hashes moved between invocations of one process"
     reason = f"; {_kind(verdict)}" if verdict.difference_kind else ""
+    where, then = f"in {first.field}", ""
+    at: Difference | Divergence = first
+    parted = verdict.first_divergence
+    # What goes into the training comes before its first step.
+    if parted is not None and not first.field.startswith(_BEFORE_TRAINING):
+        where, at, then = f"at {place_text(parted)}", parted, f", then in {first.field}"
     return (
-        f"disqualified: {verdict.case}: first difference in {first.field}: "
-        f"frozen {_short(first.expected)}, found {_short(first.found)}{reason}"
+        f"disqualified: {verdict.case}: first difference {where}: "
+        f"frozen {_short(at.expected)}, found {_short(at.found)}{then}{reason}"
     )
 
 
@@ -82,29 +95,33 @@ def remedy(verdict: Verdict, folder: str) -> str:
 
 def verdict_table(verdict: Verdict, record: RunRecord | None = None) -> RenderableType:
     """The verdict as a table: one row a hash group, then differences, changes and costs."""
-    table = _table(_title(verdict, record))
+    table = new_table(_title(verdict, record))
     table.add_column("hash group")
     table.add_column("fields", justify="right")
     table.add_column("equal", justify="center")
     table.add_column("first difference", overflow="fold")
     for group in verdict.groups:
         table.add_row(
-            _TITLES[group.group],
+            GROUP_TITLES[group.group],
             str(group.fields),
             _MARKS[not group.differences],
-            _first_of(group),
+            first_of(group),
         )
     parts: list[RenderableType] = [table, _levels(verdict)]
+    if verdict.first_divergence is not None:
+        parts.append(Text(divergence_line(verdict.first_divergence), style="yellow"))
     if verdict.repetition is not None:
-        parts.append(_repetition(verdict))
-    parts += _change_lines(verdict)
+        style = "yellow" if verdict.repetition.same_bits else "bold yellow"
+        parts.append(Text(repetition_line(verdict.repetition), style=style))
+    parts += [Text(line, style="yellow") for line in change_lines(verdict)]
     parts += [Text(f"note: {note}", style="dim") for note in verdict.notes]
     if record is not None and record.result is not None:
         parts.append(Text(costs(record.result, record)))
     return Group(*parts)
 
 
-def _table(title: str) -> Table:
+def new_table(title: str) -> Table:
+    """An empty table in the style of all of ours."""
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
@@ -116,7 +133,8 @@ def _title(verdict: Verdict, record: RunRecord | None) -> str:
     return f"{verdict.case} · {record.case.numerics} · {where}"
 
 
-def _first_of(group: GroupVerdict) -> str:
+def first_of(group: GroupVerdict) -> str:
+    """A group's first difference, its hashes cut short, and how many more there are; empty for none."""
     if not group.differences:
         return ""
     first, others = group.differences[0], len(group.differences) - 1
@@ -124,6 +142,35 @@ def _first_of(group: GroupVerdict) -> str:
     field = first.field.removeprefix(group.group).removeprefix(".")
     name = f"{field}: " if field else ""
     return f"{name}{_short(first.expected)} → {_short(first.found)}{more}"
+
+
+def divergence_line(parted: Divergence) -> str:
+    """The first training step that differs, with both digests, in one line."""
+    digests = f"{_short(parted.expected)} → {_short(parted.found)}"
+    return f"first training step that differs: {place_text(parted)}: {digests}"
+
+
+def bisection_lines(found: Bisection) -> list[str]:
+    """Where two trainings part, and by how much where both tensors were kept."""
+    if found.divergence is None:
+        lines = [f"no training step differs: {found.first}, {found.second}"]
+    else:
+        lines = [f"{found.first}, {found.second}: {divergence_line(found.divergence)}"]
+    if found.difference is not None:
+        lines += _tensor_lines(found.difference)
+    lines += [f"kept: {file}" for file in found.kept_files]
+    return [*lines, *(f"note: {note}" for note in found.notes)]
+
+
+def _tensor_lines(item: TensorDifference) -> list[str]:
+    shape = " x ".join(str(size) for size in item.shape)
+    ulp = item.largest_ulp_distance
+    size = "" if ulp is None else f", largest distance {ulp} ULP"
+    place = ", ".join(str(index) for index in item.index)
+    return [
+        f"{item.tensor} ({item.dtype}, {shape}): {item.differing} of {item.elements} elements differ{size}",
+        f"at [{place}]: {item.first} and {item.second}",
+    ]
 
 
 def _levels(verdict: Verdict) -> Text:
@@ -136,19 +183,18 @@ def _levels(verdict: Verdict) -> Text:
     )
 
 
-def _repetition(verdict: Verdict) -> Text:
-    assert verdict.repetition is not None  # noqa: S101  the caller has asked
-    if verdict.repetition.same_bits:
-        return Text("run again in a fresh process: the same bits came back", style="yellow")
-    first = verdict.repetition.differences[0]
-    return Text(
+def repetition_line(repetition: Repetition) -> str:
+    """What the second fresh process of a failed gate gave, in one line."""
+    if repetition.same_bits:
+        return "run again in a fresh process: the same bits came back"
+    first = repetition.differences[0]
+    return (
         f"run again in a fresh process: other bits in {first.field}: "
-        f"{_short(first.expected)}, then {_short(first.found)}",
-        style="bold yellow",
+        f"{_short(first.expected)}, then {_short(first.found)}"
     )
 
 
-def _change_lines(verdict: Verdict) -> list[RenderableType]:
+def change_lines(verdict: Verdict) -> list[str]:
     """What is not as it was when the record was frozen: files and kernels by name, versions by value."""
     lines = []
     if verdict.source_changes:
@@ -158,7 +204,7 @@ def _change_lines(verdict: Verdict) -> list[RenderableType]:
         lines.append(f"stack that differs: {', '.join(moved)}")
     if verdict.kernel_changes:
         lines.append(f"vendor kernels that give other bits: {_names(verdict.kernel_changes)}")
-    return [Text(line, style="yellow") for line in lines]
+    return lines
 
 
 def _names(changes: Sequence[StackChange]) -> str:
@@ -168,8 +214,8 @@ def _names(changes: Sequence[StackChange]) -> str:
 
 
 def _short(value: str) -> str:
-    """A hash as its first twelve digits; anything else as it is."""
-    is_hash = len(value) == 64 and not value.strip("0123456789abcdef")
+    """A hash or digest as its first twelve digits; anything else as it is."""
+    is_hash = len(value) in (32, 64) and not value.strip("0123456789abcdef")
     return value[:12] + "…" if is_hash else value
 
 
@@ -181,11 +227,11 @@ def costs(result: FixtureResult, record: RunRecord) -> str:
     match result.memory:
         case CudaMemory() as memory:
             peak = memory.prepare_and_invoke_peak_allocated_bytes
-            parts.append(f"peak {_mebibytes(peak)} allocated")
+            parts.append(f"peak {mebibytes(peak)} allocated")
         case ProcessMemory() as memory:
             peak = memory.prepare_and_invoke_peak_resident_bytes
             added = memory.added_peak_over_entry_resident_bytes
-            parts.append(f"peak {_mebibytes(peak)} resident ({_mebibytes(added)} added by the task)")
+            parts.append(f"peak {mebibytes(peak)} resident ({mebibytes(added)} added by the task)")
         case Unavailable() as memory:
             parts.append(f"memory not measured: {memory.unavailable}")
     match result.energy:
@@ -203,13 +249,14 @@ def costs(result: FixtureResult, record: RunRecord) -> str:
     return " · ".join(parts)
 
 
-def _mebibytes(count: int) -> str:
+def mebibytes(count: int) -> str:
+    """Bytes in MiB, with one decimal."""
     return f"{count / 2**20:.1f} MiB"
 
 
 def side_by_side(expected: Evidence, found: Evidence, verdict: Verdict) -> Table:
     """Every field of both sides, in the order of the computation, then whatever else differs."""
-    table = _table("field by field")
+    table = new_table("field by field")
     for name in ("field", "first", "second"):
         table.add_column(name, overflow="fold")
     table.add_column("equal", justify="center")
@@ -232,7 +279,7 @@ def side_by_side(expected: Evidence, found: Evidence, verdict: Verdict) -> Table
 
 def draw_table(verdicts: Sequence[DrawVerdict]) -> Table:
     """Published draws: facts compared and correct queries, one row a draw."""
-    table = _table("published draws")
+    table = new_table("published draws")
     for name in ("draw", "facts", "equal", "correct", "first difference"):
         table.add_column(name)
     for verdict in verdicts:
@@ -249,7 +296,7 @@ def draw_table(verdicts: Sequence[DrawVerdict]) -> Table:
 
 def fact_table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
     """Facts with what to do about each that is missing."""
-    table = _table(title)
+    table = new_table(title)
     table.add_column("what")
     table.add_column("found", overflow="fold")
     table.add_column("what to do", overflow="fold", style="dim")

@@ -3,8 +3,9 @@
 A run owns one folder, its evidence:
 
     input.npz  config.json  fixture/      what went in; `fixture/` is a snapshot of the sources
-    stdout.txt  stderr.txt                every byte that the process printed
+    stdout.txt  stderr.txt                every byte that the process printed; with .gz when large
     result.json  result.predictions.npy   what it returned
+    result.trace  result.step.npz         with a trace, and with one step kept whole
     record.json                           the run record, written last
 
 The fixture runs from the snapshot and not from the checkout: what is hashed is what ran, whatever an
@@ -20,13 +21,13 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from orchestrator import __version__, models, probe
 from orchestrator.availability import Unavailable
@@ -39,7 +40,13 @@ from orchestrator.codec import (
     parse_text,
     schema_validator,
 )
-from orchestrator.environment import ChildEnvironment, NumericSettings, build_environment, validate
+from orchestrator.environment import (
+    ChildEnvironment,
+    NumericSettings,
+    build_environment,
+    switches_numerics,
+    validate,
+)
 from orchestrator.errors import (
     EvidenceError,
     FixtureFailed,
@@ -48,8 +55,11 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.hashing import array_sha256, bytes_sha256, file_sha256
+from orchestrator.ncu import error_cause, read_output
 from orchestrator.process import ProcessOutcome, run_process
-from orchestrator.store import make_folder, write_atomically
+from orchestrator.store import compress_file, make_folder, write_atomically
+from orchestrator.trace_file import load_trace
+from orchestrator.verdict import Evidence, evidence_of_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +69,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 600.0
 
+_COMPRESS_ABOVE_BYTES = 4 << 20
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -66,7 +78,9 @@ class RunOptions:
 
     `mode`, `scope`, `repeats` and `energy` are the fixture's. `timeout_s` bounds the whole process.
     `python` is the interpreter that has torch. `echo` receives output as it comes: stream name, bytes.
-    `progress` is told of a download's bytes so far, and in all where they are known.
+    `progress` is told of a download's bytes so far, and in all where they are known. `trace` records every
+    training step, and `keep_step` (epoch, step) keeps the tensors of one whole. `sources` is a folder with
+    the fixture to run, instead of the installed one.
     """
 
     mode: models.Mode = "measure"
@@ -80,6 +94,9 @@ class RunOptions:
     cache_dir: Path | None = None
     echo: Callable[[str, bytes], None] | None = None
     progress: Callable[[int, int | None], None] | None = None
+    trace: bool = False
+    keep_step: tuple[int, int] | None = None
+    sources: Path | None = None
     inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def check(self) -> None:
@@ -94,8 +111,23 @@ class RunOptions:
             raise UsageError("--energy needs --mode measure and --scope task")
         if (self.mode, self.scope) == ("profile", "training") and self.repeats != 1:
             raise UsageError("--mode profile --scope training holds one training: --repeats must be 1")
+        if self.keep_step is not None and not self.trace:
+            raise UsageError("keeping a step needs a trace")
         if not self.timeout_s > 0:
             raise UsageError(f"--timeout: found {self.timeout_s:g}, expected seconds above 0")
+
+
+class Profiler(Protocol):
+    """A program that the fixture is started under, and what it found; without a command, why it was not."""
+
+    @property
+    def command(self) -> Sequence[str]:
+        """What stands before the fixture's command line."""
+
+    def findings(
+        self, outcome: ProcessOutcome, result: models.FixtureResult | None
+    ) -> models.NcuProfile | models.Unavailable:
+        """What it left once it has ended; the streams' files are whole and not yet compressed."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +143,12 @@ class Run:
         """The fixture's result; a finished run has one."""
         assert self.record.result is not None  # noqa: S101  run_case raises when there is none
         return self.record.result
+
+    @property
+    def evidence(self) -> Evidence:
+        """What a verdict compares, with the trace where one was recorded."""
+        trace = load_trace(self.folder, self.result.trace)
+        return evidence_of_run(self.record, self.folder.name, trace)
 
     @property
     def score(self) -> models.Score:
@@ -160,11 +198,13 @@ def run_case(
     options: RunOptions,
     folder: Path,
     dataset: Dataset | None = None,
+    profiler: Profiler | None = None,
 ) -> Run:
     """Run a case in one fresh process and judge nothing.
 
     The run record is written whether the process succeeded or not; an error names the folder.
-    `dataset` is the case's data where the caller has loaded it already.
+    `dataset` is the case's data where the caller has loaded it already. Under a profiler the process may
+    run several times; the result is that of the last.
 
     Raises:
         UsageError: for options or settings that are refused before any work.
@@ -174,15 +214,19 @@ def run_case(
     """
     options.check()
     validate(settings, platform.machine())
+    under_profiler = profiler is not None and bool(profiler.command)
     environment = build_environment(
         settings,
         inherited=options.inherited,
         machine=platform.machine(),
         pass_through=options.pass_through,
+        under_profiler=under_profiler,
     )
     dataset = dataset or load_dataset(case.data, options)
-    prepared = _prepare(case, dataset, folder)
+    prepared = _prepare(case, dataset, options.sources or _fixture_folder(), folder)
     command = _command(case, settings, options, folder)
+    if profiler is not None:
+        command = [*profiler.command, *command]
     outcome = run_process(
         command,
         env=environment.variables,
@@ -193,7 +237,7 @@ def run_case(
         echo=options.echo,
         meanwhile=_prepare_to_read,
     )
-    failure: QualgateError | None = _process_failure(outcome, options, folder)
+    failure: QualgateError | None = _process_failure(outcome, options, folder, under_profiler)
     result: models.FixtureResult | None = None
     score: models.Score | models.Unavailable = models.Unavailable(
         unavailable="the run left no predictions", remedy=""
@@ -205,6 +249,8 @@ def run_case(
             score = _score(predictions, dataset.query_labels)
         except EvidenceError as error:
             failure, result = error, None
+    # Before the streams are compressed.
+    ncu = None if profiler is None else profiler.findings(outcome, result)
     record = models.RunRecord(
         workspace=cast(models.Workspace, settings.workspace),
         action=options.mode,
@@ -229,6 +275,7 @@ def run_case(
         streams=_streams(outcome),
         artefact_sha256=_artefacts(folder),
         score=score,
+        ncu=ncu,
         failure=None if failure is None else str(failure),
     )
     data = encode(record)
@@ -249,12 +296,12 @@ class _Prepared:
     sources: dict[str, str]
 
 
-def _prepare(case: models.Case, dataset: Dataset, folder: Path) -> _Prepared:
+def _prepare(case: models.Case, dataset: Dataset, fixture: Path, folder: Path) -> _Prepared:
     from orchestrator.datasets.dataset import write_archive
 
     write_archive(dataset, folder / "input.npz")
     write_atomically(folder / "config.json", config_text(case.config))
-    sources = _snapshot_fixture(folder / "fixture")
+    sources = _snapshot(fixture, folder / "fixture")
     return _Prepared(
         input_hashes=input_hashes(dataset),
         archive_sha256=file_sha256(folder / "input.npz"),
@@ -280,11 +327,10 @@ def _fixture_folder() -> Path:
     return Path(found.origin).parent
 
 
-def _snapshot_fixture(target: Path) -> dict[str, str]:
+def _snapshot(source: Path, target: Path) -> dict[str, str]:
     """Copy the fixture's sources; returns their hashes by the names that records use."""
     names = {"__main__.py": "fixture.py"}
     hashes = {}
-    source = _fixture_folder()
     for path in sorted(source.rglob("*.py")):
         relative = path.relative_to(source)
         data = path.read_bytes()
@@ -308,13 +354,21 @@ def _command(case: models.Case, settings: NumericSettings, options: RunOptions, 
         "--device", settings.device,
         "--numerics", case.numerics,
     ]  # fmt: skip
-    return [*command, "--energy"] if options.energy else command
+    if options.energy:
+        command.append("--energy")
+    if options.trace:
+        command.append("--trace")
+    if options.keep_step is not None:
+        command += ["--keep-step", "{}:{}".format(*options.keep_step)]
+    return command
 
 
 # --- what comes out -------------------------------------------------------------------------------
 
 
-def _process_failure(outcome: ProcessOutcome, options: RunOptions, folder: Path) -> QualgateError | None:
+def _process_failure(
+    outcome: ProcessOutcome, options: RunOptions, folder: Path, under_profiler: bool
+) -> QualgateError | None:
     if outcome.timed_out:
         return RunTimedOut(
             f"the fixture ran longer than {options.timeout_s:g} s and was killed with its group",
@@ -328,15 +382,22 @@ def _process_failure(outcome: ProcessOutcome, options: RunOptions, folder: Path)
             where=str(folder),
             remedy="look for the out-of-memory killer or an operator; stderr.txt is there",
         )
-    if outcome.returncode != 0:
+    has_result = (folder / "result.json").is_file()
+    # A profiler that fails after the fixture is a fault of its findings, not of the run.
+    if outcome.returncode != 0 and not (under_profiler and has_result):
         lines = outcome.stderr.text.strip().splitlines()
         cause = lines[-1] if lines else "it printed no error"
+        said = read_output([*lines, *outcome.stdout.text.splitlines()]) if under_profiler else None
+        if said is not None and (error := error_cause(said)) is not None:
+            return FixtureFailed(
+                f"no result of the fixture; {error.unavailable}", where=str(folder), remedy=error.remedy
+            )
         return FixtureFailed(
             f"the fixture ended with exit code {outcome.returncode}: {cause}",
             where=str(folder),
             remedy=_remedy_for(cause),
         )
-    if not (folder / "result.json").is_file():
+    if not has_result:
         return FixtureFailed("the fixture ended without an error and left no result", where=str(folder))
     return None
 
@@ -409,6 +470,15 @@ def _check_result(
                 f"at $.{name}: the fixture says {_short(claimed)}, the orchestrator finds {_short(computed)}",
                 where=str(folder / "result.json"),
             )
+    added = [name for name in result.environment.added_variables if switches_numerics(name)]
+    if added:
+        raise EvidenceError(
+            f"at $.environment.added_variables: the profiler set {', '.join(added)}, which can move bits",
+            where=str(folder / "result.json"),
+        )
+    if (result.trace is not None) != options.trace:
+        raise EvidenceError("at $.trace: not what was asked for", where=str(folder / "result.json"))
+    load_trace(folder, result.trace)
     return _read_predictions(predictions_path, result)
 
 
@@ -444,8 +514,11 @@ def _short(value: object) -> str:
 
 def _streams(outcome: ProcessOutcome) -> models.Streams:
     def stream(captured: Any) -> models.Stream:
+        path = captured.path
+        if captured.size_bytes > _COMPRESS_ABOVE_BYTES:
+            path = compress_file(path)
         return models.Stream(
-            file=captured.path.name,
+            file=path.name,
             size_bytes=captured.size_bytes,
             sha256=captured.sha256,
             text_is_complete=captured.text_is_complete,

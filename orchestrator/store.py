@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import os
 import secrets
+import shutil
 from pathlib import Path
 
 from orchestrator.errors import StorageError, UsageError
 
 
-def write_atomically(path: Path, data: bytes, *, overwrite: bool = True) -> None:
+def write_atomically(path: Path, data: bytes, *, overwrite: bool = True, mode: int = 0o666) -> None:
     """Write `data` to `path` so that no reader, crash or interrupt ever meets half of it.
 
-    The file gets the permission bits that the umask gives to any new file. A symbolic link at `path` is
-    replaced, not followed.
+    A symbolic link at `path` is replaced, not followed.
 
     Args:
         path: The target; its folder must exist.
         data: All of its content.
         overwrite: False refuses an existing target. Of several writers at once, exactly one succeeds.
+        mode: The permission bits of the file; the umask takes away from them, as from any new file's. A
+            secret's file has never had wider ones, under no name.
 
     Raises:
         UsageError: when `overwrite` is False and something has that name already.
@@ -35,12 +38,37 @@ def write_atomically(path: Path, data: bytes, *, overwrite: bool = True) -> None
         # Opened first: a folder that cannot be flushed should fail before its content has changed.
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _write_beside(path, data, overwrite=overwrite)
+            _write_beside(path, data, overwrite=overwrite, mode=mode)
             _flush_folder(folder)
         finally:
             os.close(folder)
     except OSError as error:
         raise StorageError(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+
+
+def compress_file(path: Path) -> Path:
+    """Replace a file by `NAME.gz`, piece by piece, and return that path; equal bytes give equal files.
+
+    Raises:
+        StorageError: when it cannot be written; the file is then as it was.
+    """
+    target = path.with_name(f"{path.name}.gz")
+    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
+    try:
+        try:
+            with path.open("rb") as source, temporary.open("xb") as file:
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
+                    shutil.copyfileobj(source, compressed)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        path.unlink()
+    except OSError as error:
+        raise StorageError(f"cannot be compressed: {error.strerror or error}", where=str(path)) from error
+    return target
 
 
 def make_folder(path: Path, *, fresh: bool = False) -> None:
@@ -55,12 +83,12 @@ def make_folder(path: Path, *, fresh: bool = False) -> None:
         raise StorageError(f"cannot make the folder: {error.strerror or error}", where=str(path)) from error
 
 
-def _write_beside(path: Path, data: bytes, *, overwrite: bool) -> None:
+def _write_beside(path: Path, data: bytes, *, overwrite: bool, mode: int) -> None:
     # The target's own name may be as long as the file system allows, so it is not part of this one.
     temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         # Exclusive creation, and not `mkstemp`, whose files only their owner may read.
-        with temporary.open("xb") as file:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

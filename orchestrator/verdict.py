@@ -37,6 +37,7 @@ from orchestrator.models import (
     StackChange,
     Verdict,
 )
+from orchestrator.trace import Trace, first_divergence
 
 COMPUTATION_ORDER: tuple[HashGroup, ...] = (
     "input_hashes",
@@ -62,6 +63,7 @@ class Evidence:
 
     `groups` maps each hash group to its fields by full name (`final_parameter_sha256.weights.0`).
     `arrays` holds shape, dtype and value digest by the same names; empty where a version 1 record has none.
+    `trace` has a digest of every tensor of every training step, where they were recorded.
     """
 
     label: str
@@ -75,6 +77,7 @@ class Evidence:
     software: Mapping[str, object]
     platform: Platform | None
     key: Mapping[str, str] | None
+    trace: Trace | None = None
     unstable_groups: tuple[str, ...] = field(default=())
 
 
@@ -93,8 +96,8 @@ def fields_of(hashes: Hashes | MetadataV1) -> dict[HashGroup, dict[str, str]]:
     return groups
 
 
-def evidence_of_run(record: RunRecord | RunRecordV1, label: str) -> Evidence:
-    """The evidence in a run record.
+def evidence_of_run(record: RunRecord | RunRecordV1, label: str, trace: Trace | None = None) -> Evidence:
+    """The evidence in a run record, with its trace where there is one.
 
     Raises:
         EvidenceError: when the run failed, so that there is nothing to compare.
@@ -104,6 +107,9 @@ def evidence_of_run(record: RunRecord | RunRecordV1, label: str) -> Evidence:
         raise EvidenceError("the run failed and left no result to compare", where=label)
     current = result if isinstance(result, FixtureResult) else None
     matched = result.same_process_reference_hashes_matched
+    unstable: list[str] = [group for group in COMPUTATION_ORDER if group not in matched]
+    if current and current.trace and not current.trace.same_process_chain_heads_matched:
+        unstable.append("trace")
     return Evidence(
         label=label,
         case_name=record.case.name if isinstance(record, RunRecord) else "seed",
@@ -116,12 +122,15 @@ def evidence_of_run(record: RunRecord | RunRecordV1, label: str) -> Evidence:
         software=result.software.model_dump(),
         platform=current.platform if current else None,
         key=platform_key(current.platform, current.numerics) if current else None,
-        unstable_groups=tuple(group for group in COMPUTATION_ORDER if group not in matched),
+        trace=trace,
+        unstable_groups=tuple(unstable),
     )
 
 
-def evidence_of_frozen(record: QualificationRecord, case: FrozenCase, label: str) -> Evidence:
-    """The evidence in one case of a frozen record."""
+def evidence_of_frozen(
+    record: QualificationRecord, case: FrozenCase, label: str, trace: Trace | None = None
+) -> Evidence:
+    """The evidence in one case of a frozen record, with its trace where there is one."""
     return Evidence(
         label=label,
         case_name=case.case.name,
@@ -134,6 +143,7 @@ def evidence_of_frozen(record: QualificationRecord, case: FrozenCase, label: str
         software=record.software.model_dump(),
         platform=record.platform,
         key=record.platform_key,
+        trace=trace,
     )
 
 
@@ -244,6 +254,7 @@ def judge(
         expected=expected.label,
         found=found.label,
         first_difference=first,
+        first_divergence=first_divergence(expected.trace, found.trace),
         groups=groups,
         other_differences=_other_differences(expected, found),
         difference_kind=kind,
@@ -258,7 +269,11 @@ def judge(
 def _repetition(found: Evidence, again: Evidence) -> Repetition:
     groups = compare_groups(found, again)
     differences = [item for group in groups for item in group.differences]
-    return Repetition(same_bits=not differences, differences=differences)
+    return Repetition(
+        same_bits=not differences,
+        differences=differences,
+        first_divergence=first_divergence(found.trace, again.trace),
+    )
 
 
 def _other_differences(expected: Evidence, found: Evidence) -> list[Difference]:
@@ -313,6 +328,9 @@ def _explanations(
         said.append(
             "the hashes moved between invocations of one process: " + ", ".join(found.unstable_groups)
         )
+    traced = expected.trace is not None and found.trace is not None
+    if traced and differing and first_divergence(expected.trace, found.trace) is None:
+        said.append("every training step is the same: the difference arose after training")
     if any(item.values_equal for group in groups for item in group.differences):
         said.append("some bits differ where the values are equal: only signs of zeros changed")
     if not comparable and "input_hashes" in differing:

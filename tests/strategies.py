@@ -197,10 +197,28 @@ def fixture_result() -> Json:
             "sha256": digest(7),
             "expected_sha256": digest(7),
             "changed_during_run": ["KMP_INIT_AT_FORK"],
+            "added_variables": {"CUDA_INJECTION64_PATH": "libinjection.so"},
         },
         "torch_deterministic_mode": "error",
         "before_metadata": metadata(seed["energy"]["before_metadata"]),
         "timing": {"clock": "monotonic", "scope": "task", "repeat_ms": [812, 812.5]},
+        "trace": {
+            **trace_facts(),
+            "same_process_chain_heads_matched": True,
+            "kept_step": {"epoch": 1, "step": 17, "file": "result.step.npz", "file_sha256": digest(31)},
+        },
+    }
+
+
+def trace_facts() -> Json:
+    """What a record says of its trace: two epochs of 79 steps, two tensors in each."""
+    return {
+        "epochs": 2,
+        "steps_per_epoch": 79,
+        "tensors": ["gradients.weights.0", "parameters.weights.0"],
+        "chain_heads": [digest(32), digest(33)],
+        "file": "result.trace",
+        "file_sha256": digest(34),
     }
 
 
@@ -319,6 +337,7 @@ def run_record() -> Json:
         "streams": {"stdout": stream("stdout.txt"), "stderr": stream("stderr.txt")},
         "artefact_sha256": {"result.json": digest(9), "out/result.predictions.npy": digest(10)},
         "score": {"correct": 9349, "total": 10000},
+        "ncu": None,
         "failure": None,
     }
 
@@ -360,6 +379,61 @@ def profile_run_record() -> Json:
     }
     record["score"] = dict(UNAVAILABLE)
     record["capabilities"]["cpu"] = dict(UNAVAILABLE)
+    return record
+
+
+def ncu_run_record() -> Json:
+    """A version 2 run record of a range that Nsight Compute counted; one counter could not be read."""
+
+    def counter(quantity: str, metric: str, printed: str, unit: str, value: Any) -> Json:
+        return {
+            "quantity": quantity,
+            "metric": metric,
+            "printed": printed,
+            "printed_unit": unit,
+            "unit": unit,
+            "value": value,
+        }
+
+    record = cuda_run_record()
+    record["result"]["profile"] = {
+        "scope": "task",
+        "repeats": 16,
+        "warmup_tasks": 2,
+        "range": "cudaProfilerStart/cudaProfilerStop",
+        "operators": dict(UNAVAILABLE),
+    }
+    record["ncu"] = {
+        "command": ["ncu", "--csv"],
+        "counters": [
+            counter("dram_read", "dram__bytes_read.sum", "52,088,576", "byte", 52_088_576),
+            counter("dram_write", "dram__bytes_write.sum", "n/a", "byte", dict(UNAVAILABLE)),
+            counter("l2_read", "lts__t_sectors_op_read.sum", "429,809,710", "sector", 429_809_710),
+            counter("l2_hit_rate", "lts__t_sector_hit_rate.pct", "95.45", "%", 95.45),
+        ],
+        "passes": 2,
+        "device": {"CC": "8.0"},
+        "traffic": {
+            "scope": "task",
+            "repeats": 16,
+            "dram_read_bytes": 3_255_536,
+            "dram_write_bytes": dict(UNAVAILABLE),
+            "l2_read_bytes": 859_619_420,
+            "l2_write_bytes": dict(UNAVAILABLE),
+            "l2_hit_rate_percent": 95.45,
+        },
+        "report": {"file": "profile.ncu-rep", "sha256": digest(30)},
+        "supported_metrics": {"file": "ncu-query-metrics.txt", "sha256": digest(31)},
+        "messages": ["a warning"],
+    }
+    return record
+
+
+def uncounted_run_record() -> Json:
+    """The same where Nsight Compute ran and counted nothing."""
+    record = ncu_run_record()
+    for name in ("counters", "passes", "traffic", "report", "supported_metrics"):
+        record["ncu"][name] = dict(UNAVAILABLE)
     return record
 
 
@@ -427,6 +501,7 @@ def qualification() -> Json:
                 "train_count": 10000,
                 "test_count": 10000,
                 "score": {"correct": 9349, "total": 10000},
+                "trace": {**trace_facts(), "file": "digits-native-cpu-000000000022.trace"},
                 "runs": [
                     {"finished_at_utc": moment, "record_sha256": digest(14)},
                     {"finished_at_utc": moment, "record_sha256": digest(15)},
@@ -454,12 +529,160 @@ def data_manifest() -> Json:
     }
 
 
+def study() -> Json:
+    """A study of three workspaces: a baseline, one that differs and costs less, and one that failed."""
+    return {
+        "kind": "study",
+        "schema_version": 1,
+        "qualgate_version": "0.1.0",
+        "case": case(),
+        "started_at_utc": "2026-09-15T08:00:00.000000+00:00",
+        "finished_at_utc": "2026-09-15T08:10:00.000000+00:00",
+        "processes": 2,
+        "baseline": ":4096:8",
+        "rows": [
+            {
+                "setting": ":4096:8",
+                "settings": {**settings(), "device": "cuda", "workspace": ":4096:8"},
+                "records": [{"file": "4096-8.1/record.json", "file_sha256": digest(23)}],
+                "failure": None,
+                "bits": {
+                    "same_in_every_process": True,
+                    "level_reached": "bitwise",
+                    "compared_fields": 26,
+                    "differing_fields": 0,
+                    "first_difference": None,
+                },
+                "memory": {
+                    "counted": "allocated",
+                    "peak_bytes": 82_509_824,
+                    "live_bytes": 81_084_416,
+                    "peak_reduction": 1.0,
+                    "live_reduction": 1.0,
+                },
+                "ms_per_task": {"process_values": [37.9, 38.1], "mean": 38.0, "ratio": None},
+                "idle_adjusted_mj_per_task": dict(UNAVAILABLE),
+            },
+            {
+                "setting": ":16:8",
+                "settings": {**settings(), "device": "cuda"},
+                "records": [{"file": "16-8.1/record.json", "file_sha256": digest(24)}],
+                "failure": None,
+                "bits": {
+                    "same_in_every_process": False,
+                    "level_reached": "predictions",
+                    "compared_fields": 26,
+                    "differing_fields": 14,
+                    "first_difference": {
+                        "field": f"final_parameter_sha256.{MATRIX}",
+                        "expected": digest(21),
+                        "found": digest(22),
+                        "values_equal": False,
+                    },
+                },
+                "memory": {
+                    "counted": "allocated",
+                    "peak_bytes": 15_663_104,
+                    "live_bytes": 14_237_696,
+                    "peak_reduction": dict(UNAVAILABLE),
+                    "live_reduction": dict(UNAVAILABLE),
+                },
+                "ms_per_task": {"process_values": [38.8, 38.9], "mean": 38.85, "ratio": dict(UNAVAILABLE)},
+                "idle_adjusted_mj_per_task": {
+                    "process_values": [1003.5, -1.5],
+                    "mean": 501,
+                    "ratio": {
+                        "estimate": 1.25,
+                        "lower_95": 0.75,
+                        "upper_95": 2.5,
+                        "degrees_of_freedom": 1.5,
+                        "verdict": "ambiguous",
+                    },
+                },
+            },
+            {
+                "setting": ":0:0",
+                "settings": {**settings(), "device": "cuda", "workspace": ":0:0"},
+                "records": [],
+                "failure": "the fixture ended with exit code 1",
+                "bits": dict(UNAVAILABLE),
+                "memory": dict(UNAVAILABLE),
+                "ms_per_task": dict(UNAVAILABLE),
+                "idle_adjusted_mj_per_task": dict(UNAVAILABLE),
+            },
+        ],
+        "left_out": [{"setting": "4/AVX2", "reason": "4 threads on 2 CPU(s)"}],
+    }
+
+
+def bisection() -> Json:
+    return {
+        "kind": "bisection",
+        "schema_version": 1,
+        "first": "one-run",
+        "second": "another-run",
+        "divergence": {
+            "epoch": 1,
+            "step": 17,
+            "tensor": "gradients.weights.2",
+            "expected": digest(35)[32:],
+            "found": digest(36)[32:],
+        },
+        "difference": {
+            "tensor": "gradients.weights.2",
+            "dtype": "float32",
+            "shape": [41, 41],
+            "elements": 1681,
+            "differing": 3,
+            "largest_ulp_distance": 2,
+            "index": [7, 11],
+            "first": "0.25",
+            "second": "0.25000006",
+        },
+        "kept_files": ["qualgate-runs/one/result.step.npz"],
+        "notes": ["one-run run again gave other bits than its record"],
+    }
+
+
+def audit_report() -> Json:
+    """An audit that found one lie."""
+    return {
+        "kind": "audit",
+        "schema_version": 1,
+        "sound": False,
+        "files": [
+            {
+                "record_file": "runs/one/record.json",
+                "record_kind": "run-record.v2",
+                "rules": 98,
+                "checks": 829,
+                "artefacts": 29,
+                "findings": [
+                    {
+                        "rule": "memory.added-peak",
+                        "path": "$.result.memory.added_peak_over_entry_resident_bytes",
+                        "expected": "1024",
+                        "found": "2048",
+                    }
+                ],
+            }
+        ],
+    }
+
+
 def verdict() -> Json:
     difference = {
         "field": f"final_parameter_sha256.{MATRIX}",
         "expected": digest(21),
         "found": digest(22),
         "values_equal": False,
+    }
+    divergence = {
+        "epoch": 1,
+        "step": 17,
+        "tensor": "gradients.weights.2",
+        "expected": digest(35)[32:],
+        "found": digest(36)[32:],
     }
     change = {"what": "torch", "frozen": "2.5.1", "found": "2.13.0"}
     return {
@@ -472,10 +695,15 @@ def verdict() -> Json:
         "expected": "mnist-cpu.json",
         "found": "run.json",
         "first_difference": difference,
+        "first_divergence": divergence,
         "groups": [{"group": "final_parameter_sha256", "fields": 6, "differences": [difference]}],
         "other_differences": [{**difference, "field": "config.depth", "values_equal": None}],
         "difference_kind": "change",
-        "repetition": {"same_bits": True, "differences": [difference]},
+        "repetition": {
+            "same_bits": False,
+            "differences": [difference],
+            "first_divergence": {**divergence, "step": None, "tensor": None},
+        },
         "source_changes": [{**change, "what": "task.py"}],
         "stack_changes": [change],
         "kernel_changes": [{**change, "what": "matmul"}],

@@ -13,11 +13,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PURE = (
     "errors", "json_text", "models", "codec", "hashing", "fingerprint", "environment", "verdict", "render",
-    "availability",
+    "availability", "reports", "costs", "ratios", "render_costs", "study_plan", "study_rows",
+    "ncu", "printed_numbers", "render_profile",
+    *(
+        f"audit/{name}"
+        for name in (
+            "findings", "records", "task_layout", "memory", "inventory", "hashes", "validation", "energy",
+            "energy_quality", "command", "environment", "run", "qualification", "npy", "render",
+        )
+    ),
 )  # fmt: skip
 EDGES = (
     "store", "process", "probe", "runner", "qualification", "gate", "schema_export", "cli", "published",
-    "comparison", "data_command", "doctor",
+    "comparison", "data_command", "doctor", "study", "signing", "profiling", "audit.artefacts", "audit.evidence",
 )  # fmt: skip
 
 
@@ -91,9 +99,25 @@ def test_help_loads_nothing_heavy() -> None:
     assert not {"torch", "numpy", "jsonschema", "orchestrator.models"} & loaded_by("--help")
 
 
-@pytest.mark.parametrize("command", ["run", "gate", "freeze", "compare", "data", "schema", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["run", "profile", "gate", "freeze", "compare", "audit", "data", "schema", "doctor", "keygen", "verify"]
+)
 def test_help_of_a_command_loads_no_models(command: str) -> None:
     assert not {"torch", "numpy", "jsonschema", "orchestrator.models"} & loaded_by(command, "--help")
+
+
+def test_help_of_the_study_loads_no_models() -> None:
+    assert not {"torch", "numpy", "jsonschema", "orchestrator.models"} & loaded_by(
+        "study", "workspaces", "--help"
+    )
+
+
+def test_an_audit_of_a_record_needs_neither_torch_nor_numpy() -> None:
+    seed = str(ROOT / "tests" / "data" / "a100-measure-task.json")
+    loaded = loaded_by("audit", seed)
+    assert "orchestrator.audit.records" in loaded
+    # Nor what prints tables: a sound record is one line.
+    assert not {"torch", "numpy", "rich.table", "orchestrator.runner"} & loaded
 
 
 def test_compare_needs_neither_torch_nor_numpy() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.commands.console import finish, print_json, print_parts
 from orchestrator.commands.options import (
+    DEFAULT_NUMERICS,
     RUNS_DIR,
     CaseOption,
     CbwrOption,
@@ -33,9 +34,11 @@ from orchestrator.commands.options import (
     run_options,
     settings_of,
 )
-from orchestrator.errors import ExitCode
+from orchestrator.commands.reporting import GithubOption, JunitOption, MarkdownOption, reporting
+from orchestrator.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from orchestrator.commands.reporting import Reports
     from orchestrator.environment import NumericSettings
     from orchestrator.runner import RunOptions
 
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 def gate(
     case: CaseOption = "digits",
     config: ConfigOption = None,
-    numerics: NumericsOption = "native",
+    numerics: NumericsOption = DEFAULT_NUMERICS,
     records: RecordsOption = None,
     record: Annotated[
         Path | None, typer.Option("--record", help="Judge by this frozen record alone.")
@@ -64,36 +67,60 @@ def gate(
     python: PythonOption = sys.executable,
     pass_env: PassOption = None,
     runs_dir: RunsOption = RUNS_DIR,
+    trace: Annotated[
+        bool, typer.Option("--trace/--no-trace", help="Name the first training step that differs.")
+    ] = True,
+    require_signature: Annotated[
+        Path | None,
+        typer.Option("--require-signature", help="Judge only by records that this public key signed."),
+    ] = None,
+    junit: JunitOption = None,
+    markdown: MarkdownOption = None,
+    github: GithubOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the fixture's output.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a case and judge its bits by the frozen record of this platform."""
-    settings = settings_of(device, workspace, threads, vector, onednn_isa, mkl_cbwr)
-    options = run_options(
-        repeats=repeats,
-        timeout=timeout,
-        idx_dir=idx_dir,
-        python=python,
-        pass_env=pass_env,
-        echo=verbose,
-    )
-    if published is not None:
-        check_choice("--numerics", numerics, ("native", "portable"))
-        _gate_published(published, draws or [], numerics, settings, options, runs_dir, as_json)
-        return
-    from orchestrator.gate import frozen_files, gate_case
-    from orchestrator.render import headline, remedy, verdict_table
+    name = f"{case if published is None else 'published'}.{numerics}"
+    with reporting(name, junit=junit, markdown=markdown, github=github) as reports:
+        settings = settings_of(device, workspace, threads, vector, onednn_isa, mkl_cbwr)
+        options = run_options(
+            repeats=repeats,
+            timeout=timeout,
+            idx_dir=idx_dir,
+            python=python,
+            pass_env=pass_env,
+            echo=verbose,
+            trace=trace and published is None,
+        )
+        if published is not None:
+            check_choice("--numerics", numerics, ("native", "portable"))
+            if require_signature is not None:
+                raise UsageError(
+                    "--require-signature: a published table has no signature; leave out one of the two"
+                )
+            _gate_published(published, draws or [], numerics, settings, options, runs_dir, as_json, reports)
+            return
+        from orchestrator.gate import frozen_files, gate_case, signed_files
+        from orchestrator.render import headline, remedy, verdict_table
+        from orchestrator.reports import verdict_report
+        from orchestrator.signing import load_public_key
 
-    chosen = case_of(case, config, numerics)
-    outcome = gate_case(chosen, settings, options, frozen_files(records or [], record), runs_dir)
-    verdict = outcome.verdict
-    if as_json:
-        print_json(verdict.model_dump())
-    else:
-        print_parts(headline(verdict), verdict_table(verdict, outcome.run.record))
-    if not verdict.qualified:
-        line = f"{headline(verdict)}; {remedy(verdict, str(outcome.run.folder))}"
-        finish(ExitCode.DISQUALIFIED, line)
+        chosen = case_of(case, config, numerics)
+        if require_signature is None:
+            files = frozen_files(records or [], record)
+        else:
+            files = signed_files(records or [], record, chosen, load_public_key(require_signature))
+        outcome = gate_case(chosen, settings, options, files, runs_dir)
+        verdict = outcome.verdict
+        reports.write(verdict_report(reports.name, verdict, outcome.run))
+        if as_json:
+            print_json(verdict.model_dump())
+        else:
+            print_parts(headline(verdict), verdict_table(verdict, outcome.run.record))
+        if not verdict.qualified:
+            line = f"{headline(verdict)}; {remedy(verdict, str(outcome.run.folder))}"
+            finish(ExitCode.DISQUALIFIED, line)
 
 
 def _gate_published(
@@ -104,6 +131,7 @@ def _gate_published(
     options: RunOptions,
     runs_dir: Path,
     as_json: bool,
+    reports: Reports,
 ) -> None:
     from dataclasses import asdict
 
@@ -111,6 +139,7 @@ def _gate_published(
     from orchestrator.models import PublishedDraws
     from orchestrator.published import DrawVerdict, reproduce_draws
     from orchestrator.render import draw_table
+    from orchestrator.reports import draws_report
 
     def report(verdict: DrawVerdict) -> None:
         mark = "equal" if verdict.qualified else "differs"
@@ -118,6 +147,7 @@ def _gate_published(
 
     table = load_as(path, PublishedDraws)
     verdicts = reproduce_draws(table, draws, numerics, settings, options, runs_dir, report)
+    reports.write(draws_report(reports.name, verdicts))
     if as_json:
         print_json([asdict(item) | {"qualified": item.qualified} for item in verdicts])
     else:
@@ -136,7 +166,7 @@ def freeze(
     reason: Annotated[str, typer.Option("--reason", help="Why these bits are the right ones.")],
     case: CaseOption = "digits",
     config: ConfigOption = None,
-    numerics: NumericsOption = "native",
+    numerics: NumericsOption = DEFAULT_NUMERICS,
     records: Annotated[
         Path, typer.Option("--records", help="The folder that the record is written to.")
     ] = Path("qualification"),
@@ -144,6 +174,9 @@ def freeze(
         Path | None, typer.Option("--supersedes", help="The frozen record that this one replaces.")
     ] = None,
     runs: Annotated[int, typer.Option("--runs", help="Fresh processes that must agree.")] = 2,
+    sign: Annotated[
+        Path | None, typer.Option("--sign", help="Sign the record with this private key.")
+    ] = None,
     bitwise_only: Annotated[
         bool, typer.Option("--bitwise-only", help="Never judge other platforms by predictions.")
     ] = False,
@@ -158,11 +191,15 @@ def freeze(
     python: PythonOption = sys.executable,
     pass_env: PassOption = None,
     runs_dir: RunsOption = RUNS_DIR,
+    trace: Annotated[
+        bool, typer.Option("--trace/--no-trace", help="Freeze a digest of every training step, too.")
+    ] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the fixture's output.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a case in fresh processes and freeze its bits when they agree."""
     from orchestrator.gate import freeze_case
+    from orchestrator.signing import load_private_key
 
     options = run_options(
         repeats=1,
@@ -171,6 +208,7 @@ def freeze(
         python=python,
         pass_env=pass_env,
         echo=verbose,
+        trace=trace,
     )
     path, frozen = freeze_case(
         case_of(case, config, numerics),
@@ -182,6 +220,8 @@ def freeze(
         supersedes=supersedes,
         runs=runs,
         runs_dir=runs_dir,
+        # Read before anything runs: a wrong key should not cost the runs.
+        signer=None if sign is None else load_private_key(sign),
     )
     if as_json:
         print_json(frozen.model_dump())

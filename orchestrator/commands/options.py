@@ -20,7 +20,7 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A configuration file instead of the case's own.")
 ]
 NumericsOption = Annotated[
-    str, typer.Option("--numerics", help="native: fast, this platform's bits; portable: every machine's.")
+    str, typer.Option("--numerics", help="portable: every machine's bits; native: fast, this platform's.")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 WorkspaceOption = Annotated[
@@ -49,6 +49,8 @@ RecordsOption = Annotated[
 ]
 
 RUNS_DIR = Path("qualgate-runs")
+# One frozen record for every machine: what a newcomer's first gate needs.
+DEFAULT_NUMERICS = "portable"
 
 
 def case_of(name: str, config: Path | None, numerics: str) -> Case:

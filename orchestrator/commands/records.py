@@ -27,20 +27,27 @@ def compare(
     """Compare two records field by field, in the order of the computation."""
     from typing import cast
 
-    from orchestrator.comparison import load_evidence
+    from orchestrator.comparison import load_side
+    from orchestrator.costs import compare_costs
     from orchestrator.models import Level
     from orchestrator.render import headline, side_by_side, verdict_table
+    from orchestrator.render_costs import costs_table
     from orchestrator.verdict import judge, level_to_ask
 
     if level is not None:
         check_choice("--level", level, ("bitwise", "predictions"))
-    expected, found = load_evidence(first), load_evidence(second)
+    sides = load_side(first), load_side(second)
+    expected, found = (side.evidence for side in sides)
     asked = cast("Level", level) if level is not None else level_to_ask(expected, found)
     verdict = judge(expected, found, asked)
     if as_json:
         print_json(verdict.model_dump())
     else:
         print_parts(headline(verdict), verdict_table(verdict), side_by_side(expected, found, verdict))
+        runs = [side.run for side in sides if side.run is not None]
+        costs = compare_costs(*runs) if len(runs) == 2 else []
+        if costs:
+            print_parts(costs_table(costs))
     if not verdict.qualified:
         finish(ExitCode.DISQUALIFIED, headline(verdict))
 

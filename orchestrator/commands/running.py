@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.commands.console import print_json, print_parts
 from orchestrator.commands.options import (
+    DEFAULT_NUMERICS,
     RUNS_DIR,
     CaseOption,
     CbwrOption,
@@ -37,7 +38,7 @@ from orchestrator.commands.options import (
 def run(
     case: CaseOption = "digits",
     config: ConfigOption = None,
-    numerics: NumericsOption = "native",
+    numerics: NumericsOption = DEFAULT_NUMERICS,
     device: DeviceOption = "cpu",
     workspace: WorkspaceOption = ":16:8",
     threads: ThreadsOption = None,
@@ -48,6 +49,7 @@ def run(
     scope: Annotated[str, typer.Option(help="task or training.")] = "task",
     repeats: RepeatsOption = 3,
     energy: Annotated[bool, typer.Option("--energy", help="Measure energy per task.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Record every training step.")] = False,
     timeout: TimeoutOption = 600.0,
     idx_dir: IdxOption = None,
     python: PythonOption = sys.executable,
@@ -74,6 +76,7 @@ def run(
         mode=mode,
         scope=scope,
         energy=energy,
+        trace=trace,
     )
     done = run_case(chosen, settings, options, new_run_folder(runs_dir, chosen.name))
     if as_json:

@@ -25,6 +25,7 @@ BUILDERS: dict[str, Callable[[], Json]] = {
     "run-record.v2": samples.run_record,
     "run-record.v2-cuda": samples.cuda_run_record,
     "run-record.v2-profile": samples.profile_run_record,
+    "run-record.v2-ncu": samples.ncu_run_record,
     "run-record.v2-failed": samples.failed_run_record,
     "fixture-result.v1": lambda: samples.seed_run()["result"],
     "fixture-result.v2": samples.fixture_result,
@@ -32,6 +33,8 @@ BUILDERS: dict[str, Callable[[], Json]] = {
     "published-draws.v1": samples.published_draws,
     "data.v1": samples.data_manifest,
     "verdict.v1": samples.verdict,
+    "audit.v1": samples.audit_report,
+    "study.v1": samples.study,
     "config.v1": lambda: dict(samples.CONFIG),
 }
 every_record = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)

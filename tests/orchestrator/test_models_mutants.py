@@ -33,24 +33,28 @@ DIGEST = samples.digest(99)
 
 # Numbers that may be whole or not; every other number in the records is a whole one.
 ANY_NUMBER = {
+    "process_values",
     "active_sampled_over_counter", "alpha", "average_power_w", "confidence_95_high", "confidence_95_low",
     "duration_s", "energy_j", "fewest_updates_in_an_interval", "idle_adjusted_mj_per_task",
     "idle_sampled_over_counter",
     "mean", "paired_idle_w", "power_w", "temperature_c", "time_s", "unadjusted_mj_per_task", "values",
 }  # fmt: skip
 NON_NEGATIVE = {
+    "lower_95",
     "cuda_ms_per_task", "energy_mj", "inverse_max_abs_error", "largest_relative_difference",
     "maximum_gradient_abs_error", "momentum", "preparation_seconds", "query_latency_s", "relative_spread",
     "repeat_ms", "required_accuracy_percent", "sample_sd", "self_time_us", "settle_seconds",
     "wall_ms_per_task", "weight_decay",
 }  # fmt: skip
 POSITIVE = {
+    "degrees_of_freedom", "estimate", "live_reduction", "peak_reduction", "upper_95",
     "allowed_relative_spread", "assumed_max_domain_power_w", "calibration_ms", "learning_rate",
     "power_limit_w", "smallest_step_mj", "tolerance", "update_period_s",
 }  # fmt: skip
 NUMBERS = ANY_NUMBER | NON_NEGATIVE | POSITIVE
 SIGNED = ANY_NUMBER | {"returncode", "allocated_bytes"}
 AT_LEAST_ONE = {
+    "compared_fields", "live_bytes", "peak_bytes", "processes",
     "affinity_cpus", "batch_size", "calls", "depth", "epochs", "fields", "invocations", "logical_cpus",
     "max_energy_range_uj", "parameter_count", "repeats", "repeats_per_trial", "required_updates",
     "run_count", "test_count", "threads", "total", "total_memory_bytes", "train_count", "version",
@@ -58,6 +62,7 @@ AT_LEAST_ONE = {
 }  # fmt: skip
 
 VOCABULARY = {
+    "counted", "verdict",
     "action", "cublas_workspace_config", "difference_kind", "group", "kind", "level_asked", "level_reached",
     "levels", "mode", "numerics", "requested_scope", "same_process_reference_hashes_matched",
     "state_hash_keys_checked", "workspace",
@@ -69,12 +74,14 @@ TEXT_MAPS = {"arrays", "variables", "platform_key", "kernel_probes"}
 MAPS = FILE_MAPS | PARAMETER_MAPS | TEXT_MAPS
 MAY_BE_EMPTY_TEXT = {"stdout", "stderr", "remedy", "expected", "found", "frozen"}
 NOT_EMPTY = PARAMETER_MAPS | {
-    "aliases", "cases", "checks", "command", "domains", "draws", "epoch_permutation_sha256", "groups",
+    "process_values", "rows",
+    "aliases", "cases", "checks", "command", "domains", "draws", "files", "epoch_permutation_sha256", "groups",
     "kernel_probes", "levels", "named_tensors", "repeat_ms", "runs", "same_process_reference_hashes_matched",
     "source_sha256", "trials", "unique_storages", "values",
 }  # fmt: skip
 NULLABLE_V1 = {"energy"}
 NULLABLE = {
+    "artefacts", "ratio", "upper_95",
     "after", "before", "compute_capability", "cublas", "cuda", "cuda_device_index", "difference_kind",
     "driver", "energy", "expected_sha256", "failure", "first_difference", "frozen", "graphics_clock_mhz",
     "gpu", "level_reached", "memory_clock_mhz", "power_w", "profile", "relative_spread", "repetition",
@@ -407,6 +414,8 @@ SAMPLES = {
             ("capabilities", "cpu"),
         ),
     ),
+    "ncu-run": Sample(RUN, samples.ncu_run_record, (("ncu",), ("result", "profile"))),
+    "uncounted-run": Sample(RUN, samples.uncounted_run_record, (("ncu",),)),
     "rapl-run": Sample(
         RUN,
         samples.rapl_run_record,
@@ -424,6 +433,9 @@ SAMPLES = {
     "published-draws": Sample(kind("published-draws", 1), lambda: samples.thin(samples.published_draws())),
     "data": Sample(kind("data", 1), samples.data_manifest),
     "verdict": Sample(kind("verdict", 1), samples.verdict),
+    "audit": Sample(kind("audit", 1), samples.audit_report),
+    "bisection": Sample(kind("bisection", 1), samples.bisection),
+    "study": Sample(kind("study", 1), samples.study),
     "config": Sample(kind("config", 1), lambda: dict(samples.CONFIG)),
 }
 SEEDS = ("seed-without-energy", "seed")

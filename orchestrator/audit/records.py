@@ -1,0 +1,67 @@
+"""Which rules a record of each kind has to keep. Pure: a record in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orchestrator.audit.command import audit_command, audit_mode
+from orchestrator.audit.energy import audit_energy
+from orchestrator.audit.environment import audit_environment, audit_platform
+from orchestrator.audit.findings import Findings
+from orchestrator.audit.hashes import audit_hashes
+from orchestrator.audit.inventory import audit_inventory
+from orchestrator.audit.memory import audit_cache_reference, audit_memory
+from orchestrator.audit.qualification import audit_qualification
+from orchestrator.audit.run import audit_outcome
+from orchestrator.audit.validation import audit_validation
+from orchestrator.models import (
+    FixtureResult,
+    FixtureResultV1,
+    QualificationRecord,
+    RunRecord,
+    RunRecordV1,
+    Strict,
+)
+
+# A new part of a result is one file of rules and one line here.
+_RESULT_RULES: tuple[Callable[[FixtureResultV1 | FixtureResult, str, Findings], None], ...] = (
+    audit_mode,
+    audit_memory,
+    audit_cache_reference,
+    audit_inventory,
+    audit_validation,
+    audit_hashes,
+    audit_energy,
+    audit_platform,
+)
+_RUN_RULES: tuple[Callable[[RunRecordV1 | RunRecord, str, Findings], None], ...] = (
+    audit_outcome,
+    audit_command,
+    audit_environment,
+)
+
+
+def audit_record(record: Strict) -> Findings:
+    """Apply every rule that a record's kind has; a kind without rules is checked by its schema alone.
+
+    A failed run's record, which has no result, is sound evidence of a failure: what is there is audited.
+    """
+    found = Findings()
+    match record:
+        case RunRecordV1() | RunRecord():
+            for audit_run in _RUN_RULES:
+                audit_run(record, "$", found)
+            if record.result is not None:
+                _audit_result(record.result, "$.result", found)
+        case FixtureResultV1() | FixtureResult():
+            _audit_result(record, "$", found)
+        case QualificationRecord():
+            audit_qualification(record, "$", found)
+        case _:
+            pass
+    return found
+
+
+def _audit_result(result: FixtureResultV1 | FixtureResult, path: str, found: Findings) -> None:
+    for audit in _RESULT_RULES:
+        audit(result, path, found)
