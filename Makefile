@@ -16,7 +16,7 @@ TORCHES ?= 2.5.1
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help install install-test gate test lint bench schemas freeze-shipped mnist-draws device-check \
-  portability-check clean
+  planted-faults portability-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -65,6 +65,9 @@ mnist-draws: install ## Reproduce published MNIST draws: PUBLISHED=file IDX=fold
 
 device-check: install-test ## The checks that need a CUDA device, in one command
 	$(BIN)/python -m pytest -m device tests/device
+
+planted-faults: install-test ## Plant faults into single training steps; say where the trace finds each
+	@$(BIN)/python -m tests.fixture.planted_faults
 
 portability-check: install-test ## Portable bits under every setting, torch and machine: [INSTALL=1] [TORCHES=2.5.1]
 	@$(BIN)/python -m tests.portability $(if $(INSTALL),--install) $(addprefix --torch ,$(TORCHES))

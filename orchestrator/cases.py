@@ -15,8 +15,13 @@ from orchestrator.models import (
     Case,
     Config,
     DataSource,
+    DigitsDraws,
     DigitsSource,
+    MnistDraws,
     MnistSource,
+    NumericsName,
+    Protocol,
+    SyntheticDraws,
     SyntheticSource,
 )
 
@@ -63,6 +68,44 @@ def _case(name: str, data: DataSource, config: Config) -> Case:
     return Case(name=name, data=data, config=config, numerics="native")
 
 
+def _case_of_source(data: DataSource, config: Config, numerics: NumericsName) -> Case:
+    """A case under the name that its data has on the command line; another configuration shows in it."""
+    match data:
+        case DigitsSource():
+            known = named_case("digits")
+            name = known.name if data == known.data else f"digits-{data.seed}-{data.train_count}"
+        case MnistSource():
+            known = named_case(f"mnist-{data.draw}")
+            name = known.name
+        case SyntheticSource():
+            known = named_case(f"synthetic-{data.train_count}-{data.query_count}")
+            name = known.name if data == known.data else f"{known.name}-{data.seed}"
+    case = Case(name=name, data=data, config=known.config, numerics=numerics)
+    return case if config == known.config else _custom(case, config)
+
+
+def cases_of_protocol(protocol: Protocol) -> list[Case]:
+    """The cases of a protocol, in the order of its draws."""
+    return [_case_of_source(source, protocol.config, protocol.numerics) for source in _sources(protocol)]
+
+
+def _sources(protocol: Protocol) -> list[DataSource]:
+    match protocol.data:
+        case DigitsDraws(seeds=seeds, train_count=train):
+            return [DigitsSource(kind="digits", seed=seed, train_count=train) for seed in seeds]
+        case MnistDraws(draws=draws):
+            return [MnistSource(kind="mnist", draw=draw) for draw in draws]
+        case SyntheticDraws(seeds=seeds, train_count=train, query_count=queries):
+            return [
+                SyntheticSource(kind="synthetic", seed=seed, train_count=train, query_count=queries)
+                for seed in seeds
+            ]
+
+
+def _custom(case: Case, config: Config) -> Case:
+    return case.model_copy(update={"config": config, "name": f"{case.name}.custom"})
+
+
 def with_config(case: Case, path: Path) -> Case:
     """The case with the configuration of a file, under a name that says so.
 
@@ -76,7 +119,7 @@ def with_config(case: Case, path: Path) -> Case:
         raise as_input(error) from error
     if config == case.config:
         return case
-    return case.model_copy(update={"config": config, "name": f"{case.name}.custom"})
+    return _custom(case, config)
 
 
 def config_text(config: Config) -> bytes:

@@ -48,12 +48,17 @@ KINDS = (
     RecordKind("fixture-result", 1, models.FixtureResultV1),
     RecordKind("fixture-result", 2, models.FixtureResult),
     RecordKind("qualification", 1, models.QualificationRecord),
+    RecordKind("protocol", 1, models.Protocol),
+    RecordKind("qualification-plan", 1, models.QualificationPlan),
+    RecordKind("qualification-scores", 1, models.QualificationScores),
+    RecordKind("qualification-verdict", 1, models.QualificationVerdict),
     RecordKind("published-draws", 1, models.PublishedDraws),
     RecordKind("data", 1, models.DataManifest),
     RecordKind("verdict", 1, models.Verdict),
     RecordKind("bisection", 1, models.Bisection),
     RecordKind("audit", 1, models.AuditReport),
     RecordKind("study", 1, models.StudyReport),
+    RecordKind("validation", 1, models.ValidationReport),
     RecordKind("config", 1, models.Config),
 )
 
@@ -88,11 +93,16 @@ def detect(value: Any, source: str) -> RecordKind:
     names = {
         "run": "run-record",
         "qualification": "qualification",
+        "protocol": "protocol",
+        "qualification-plan": "qualification-plan",
+        "qualification-scores": "qualification-scores",
+        "qualification-verdict": "qualification-verdict",
         "data": "data",
         "verdict": "verdict",
         "bisection": "bisection",
         "audit": "audit",
         "study": "study",
+        "validation": "validation",
     }
     name = names.get(declared) if isinstance(declared, str) else None
     if name is None:
@@ -208,8 +218,8 @@ def encode(record: BaseModel) -> bytes:
     return data
 
 
-def content_sha256(record: models.QualificationRecord) -> str:
-    """SHA-256 of a frozen record's canonical text without `content_sha256` itself."""
+def content_sha256(record: models.QualificationRecord | models.QualificationPlan) -> str:
+    """SHA-256 of a frozen record's or plan's canonical text without `content_sha256` itself."""
     return bytes_sha256(canonical_text(record.model_dump(exclude={"content_sha256"})))
 
 
@@ -272,7 +282,10 @@ def _meant_branch(union: Any) -> list[Any]:
     for error in union.context:
         depth = len(error.absolute_path)
         in_member = error.validator in ("required", "additionalProperties")
-        complaint = _Complaint(error, depth + in_member, depth == here and error.validator == "type")
+        wrong_type = depth == here and error.validator == "type"
+        # The tag of a discriminated union says which branch was meant.
+        wrong_tag = depth == here + 1 and error.validator == "const" and isinstance(error.validator_value, str)
+        complaint = _Complaint(error, depth + in_member, wrong_type or wrong_tag)
         branches.setdefault(error.schema_path[0], []).append(complaint)
     return [complaint.fault for complaint in min(branches.values(), key=_distance)]
 

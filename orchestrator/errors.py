@@ -17,6 +17,7 @@ Rules: an error is raised where the fault is known and caught in one place, `cli
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -30,6 +31,23 @@ class ExitCode(IntEnum):
     RUN_FAILED = 4
     EVIDENCE_BROKEN = 5
     INTERRUPTED = 130
+
+
+# First what leaves the least known: no evidence to trust, no run, no input, nothing to compare with.
+_WORST_FIRST = (
+    ExitCode.INTERRUPTED,
+    ExitCode.EVIDENCE_BROKEN,
+    ExitCode.RUN_FAILED,
+    ExitCode.USAGE,
+    ExitCode.NO_RECORD,
+    ExitCode.DISQUALIFIED,
+    ExitCode.QUALIFIED,
+)
+
+
+def worst(codes: Iterable[ExitCode]) -> ExitCode:
+    """The exit code of several outcomes together, of which there is at least one."""
+    return min(codes, key=_WORST_FIRST.index)
 
 
 class QualgateError(Exception):

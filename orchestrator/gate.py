@@ -42,8 +42,13 @@ class GateOutcome:
     run: Run
 
 
-def frozen_files(folders: Sequence[Path], record: Path | None) -> list[FrozenFile]:
+def frozen_files(
+    folders: Sequence[Path], record: Path | None, *, must_be_signed: bool = False
+) -> list[FrozenFile]:
     """The frozen records to judge by: one named file, or those of the folders and of the package.
+
+    Where they must be signed, the folders stand alone: the package's records are signed by nobody, so they
+    join only where nothing else is named, to be refused.
 
     Raises:
         InputError, UsageError: when a file or folder cannot be read.
@@ -51,24 +56,20 @@ def frozen_files(folders: Sequence[Path], record: Path | None) -> list[FrozenFil
     """
     if record is not None:
         return [load_frozen(record)]
+    if folders and must_be_signed:
+        return load_folders(folders)
     return load_folders([shipped_records(), *folders])
 
 
-def signed_files(folders: Sequence[Path], record: Path | None, case: Case, key: SSlibKey) -> list[FrozenFile]:
-    """The frozen records to judge a case by, every one that holds it signed by this key.
-
-    The folders stand alone: the package's records are signed by nobody, so they join only where nothing
-    else is named, to be refused.
+def check_signed(files: Sequence[FrozenFile], case: Case, key: SSlibKey) -> None:
+    """Refuse records that hold a case and are not signed by this key.
 
     Raises:
-        InputError, UsageError: when a file or folder cannot be read.
         NoRecordError: when no record holds the case.
-        EvidenceError: when a record is damaged, or not signed by this key.
+        EvidenceError: when one is not signed by this key.
     """
-    files = load_folders(folders) if folders and record is None else frozen_files([], record)
     for file, _ in frozen_cases(files, case):
         check_signature(file, key)
-    return files
 
 
 def gate_case(

@@ -865,6 +865,13 @@ class Score(Strict):
     total: PositiveCount
 
 
+LABELS_CLOSED = Unavailable(
+    unavailable="query labels are opened only after the predictions are frozen",
+    remedy="the scores of a qualification are in its scores.json",
+)
+"""The score of a finished run that took no query labels."""
+
+
 NcuQuantity = Literal["dram_read", "dram_write", "l2_read", "l2_write", "l2_hit_rate"]
 NcuUnit = Literal["byte", "sector", "%"]
 
@@ -902,14 +909,14 @@ class EvidenceFile(Strict):
 class NcuProfile(Strict):
     """What Nsight Compute counted in the profiled range, and the evidence of it.
 
-    `command` is the part of the run's command that stands before the fixture's. `device` holds what the
-    page says of the GPU, as printed. `messages` are Nsight Compute's own warnings and errors.
+    `command` is the part of the run's command that stands before the fixture's. `device_attributes` are what
+    the page says of the GPU, as printed. `messages` are Nsight Compute's own warnings and errors.
     """
 
     command: Annotated[list[Text], Field(min_length=1)]
     counters: Annotated[list[NcuCounter], Field(min_length=1)] | Unavailable
     passes: PositiveCount | Unavailable
-    device: dict[Text, str]
+    device_attributes: dict[Text, Text]
     traffic: CacheTraffic | Unavailable
     report: EvidenceFile | Unavailable
     supported_metrics: EvidenceFile | Unavailable
@@ -1027,6 +1034,119 @@ class QualificationRecord(Strict):
     levels: Annotated[list[Level], Field(min_length=1)]
     cases: Annotated[list[FrozenCase], Field(min_length=1)]
     content_sha256: Sha256
+
+
+# --- protocols ----------------------------------------------------------------------------------
+
+
+class DigitsDraws(Strict):
+    """Splits of the digits: one a seed."""
+
+    kind: Literal["digits"]
+    seeds: Annotated[list[Count], Field(min_length=1)]
+    train_count: PositiveCount
+
+
+class MnistDraws(Strict):
+    """Draws of the MNIST-medium qualification."""
+
+    kind: Literal["mnist"]
+    draws: Annotated[list[Count], Field(min_length=1)]
+
+
+class SyntheticDraws(Strict):
+    """Generated images: one set a seed."""
+
+    kind: Literal["synthetic"]
+    seeds: Annotated[list[Count], Field(min_length=1)]
+    train_count: PositiveCount
+    query_count: PositiveCount
+
+
+class Protocol(Strict):
+    """What a qualification is to do, said before it is done; written as TOML.
+
+    Every draw runs in `processes` fresh processes, and its accuracy has to reach the required one. Settings
+    that a protocol does not name are the defaults of the machine.
+    """
+
+    kind: Literal["protocol"]
+    schema_version: VersionOne
+    name: CaseName
+    numerics: NumericsName
+    device: Device
+    workspace: Workspace
+    threads: PositiveCount
+    processes: Annotated[int, Field(ge=2)]
+    required_accuracy_percent: NonNegative
+    data: Annotated[DigitsDraws | MnistDraws | SyntheticDraws, Field(discriminator="kind")]
+    config: Config
+
+
+class QualificationPlan(Strict):
+    """A protocol, frozen before anything runs: its cases, the settings here, and the sources to be run.
+
+    It holds no time: whoever has the protocol and the sources derives the same `content_sha256`, so it can
+    be published beforehand. That is the SHA-256 of the canonical text with the field itself left out;
+    `protocol_sha256` is that of the protocol's file.
+    """
+
+    kind: Literal["qualification-plan"]
+    schema_version: VersionOne
+    qualgate_version: Text
+    protocol: Protocol
+    protocol_sha256: Sha256
+    settings: NumericSettings
+    cases: Annotated[list[Case], Field(min_length=1)]
+    source_sha256: Annotated[dict[FileName, Sha256], Field(min_length=1)]
+    content_sha256: Sha256
+
+
+class ScoredDraw(Strict):
+    """The frozen predictions of one draw against its query labels."""
+
+    case: CaseName
+    predictions_sha256: Sha256
+    query_labels_sha256: Sha256
+    score: Score
+
+
+class QualificationScores(Strict):
+    """The scores of a qualification; `frozen_sha256` is the frozen record's file: it was there before."""
+
+    kind: Literal["qualification-scores"]
+    schema_version: VersionOne
+    frozen_file: FileName
+    frozen_sha256: Sha256
+    draws: Annotated[list[ScoredDraw], Field(min_length=1)]
+
+
+class DrawAccuracy(Strict):
+    """One draw's accuracy, and whether it reaches the required one."""
+
+    case: CaseName
+    score: Score
+    accuracy_percent: NonNegative
+    reached: bool
+
+
+class QualificationVerdict(Strict):
+    """Passed when every draw reaches the required accuracy.
+
+    The mean and the sample standard deviation, in percentage points, are over the draws. `scores_sha256`
+    is the hash of the scores' file.
+    """
+
+    kind: Literal["qualification-verdict"]
+    schema_version: VersionOne
+    name: CaseName
+    scores_sha256: Sha256
+    required_accuracy_percent: NonNegative
+    draws: Annotated[list[DrawAccuracy], Field(min_length=1)]
+    score: Score
+    mean_accuracy_percent: NonNegative
+    sample_sd_percent: NonNegative | Unavailable
+    passed: bool
 
 
 class PublishedDraw(Strict):
@@ -1297,3 +1417,55 @@ class StudyReport(Strict):
     baseline: Text
     rows: Annotated[list[StudyRow], Field(min_length=1)]
     left_out: list[LeftOutSetting]
+
+
+# --- the task against ordinary autograd ----------------------------------------------------------
+
+TensorKind = Literal["forward", "gradients", "velocities", "updates", "parameters", "scores", "repetition"]
+
+
+class TensorCheck(Strict):
+    """One tensor of the task, compared with ordinary autograd's or with that of its own first run.
+
+    `largest_ratio` is that of error to tolerance, element by element; null for a repetition, which has no
+    tolerance. Both numbers are null where one that was found is NaN or infinite.
+    """
+
+    name: Text
+    kind: TensorKind
+    reference: Literal["float64", "float32", "first run"]
+    elements: PositiveCount
+    largest_absolute_error: NonNegative | None
+    largest_ratio: NonNegative | None
+    passed: bool
+
+
+class ValidatedCase(Strict):
+    """Every check of one numerics and configuration, in the order of the computation."""
+
+    numerics: NumericsName
+    config: Config
+    checks: Annotated[list[TensorCheck], Field(min_length=1)]
+
+
+class ValidationReport(Strict):
+    """The task as it is executed on a device, captured on CUDA, against ordinary eager autograd there.
+
+    A tensor passes where |found - reference| is at most `absolute_tolerance` + `relative_tolerance` *
+    |reference| in each of its elements.
+    """
+
+    kind: Literal["validation"]
+    schema_version: VersionOne
+    completed_at_utc: UtcTime
+    passed: bool
+    device: Device
+    absolute_tolerance: Positive
+    relative_tolerance: Positive
+    train_count: PositiveCount
+    test_count: PositiveCount
+    cases: Annotated[list[ValidatedCase], Field(min_length=1)]
+    source_sha256: Annotated[dict[FileName, Sha256], Field(min_length=1)]
+    software: Software
+    platform: Platform
+    environment: Attestation

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
@@ -29,7 +29,7 @@ from orchestrator.models import (
     Scope,
     Unavailable,
 )
-from orchestrator.printed_numbers import DecimalMark, possible_marks, readings
+from orchestrator.printed_numbers import DECIMAL_MARKS, DecimalMark, possible_marks, readings
 
 SECTOR_BYTES: Final = 32
 """Bytes of one L2 sector."""
@@ -317,13 +317,22 @@ def _value(cell: Cell, unit: NcuUnit, marks: set[DecimalMark]) -> int | float | 
         return f"found the unit {cell.unit!r}, expected {' or '.join(_FACTORS[unit])}"
     if not marks:
         return "the page's numbers contradict each other in their decimal mark"
-    numbers = {number * factor for mark, number in found.items() if mark in marks}
+    numbers = possible_values(cell, unit, marks)
     if unit != "%" and factor == 1:
         # A whole count has no decimals: of two readings, the one with groups.
         numbers = {max(numbers)}
     if len(numbers) > 1:
         return f"found {cell.text!r}, and nothing on the page tells which of its marks is the decimal one"
     return _checked(numbers.pop(), unit)
+
+
+def possible_values(
+    cell: Cell, unit: NcuUnit, marks: Collection[DecimalMark] = DECIMAL_MARKS
+) -> set[Decimal]:
+    """The numbers in `unit` that a cell can mean under those decimal marks; none under an unknown unit."""
+    factor = _FACTORS[unit].get(cell.unit)
+    found = readings(cell.text)
+    return {number * factor for mark, number in found.items() if factor is not None and mark in marks}
 
 
 def _checked(number: Decimal, unit: NcuUnit) -> int | float | str:
@@ -370,7 +379,7 @@ def cache_traffic(counters: Iterable[NcuCounter], scope: Scope, repeats: int) ->
     )
 
 
-def device_facts(cells: Cells) -> dict[str, str]:
+def device_attributes(cells: Cells) -> dict[str, str]:
     """What the page says of the GPU, as printed."""
     return {
         name: found[0].text
@@ -381,7 +390,7 @@ def device_facts(cells: Cells) -> dict[str, str]:
 
 def other_device(cells: Cells, result: FixtureResult) -> Unavailable | None:
     """The first attribute by which the page's GPU is not the run's; None when all that it tells agree."""
-    facts = device_facts(cells)
+    facts = device_attributes(cells)
     expected = {"CC": result.platform.compute_capability, "device__attribute_display_name": result.gpu}
     parts = (result.platform.compute_capability or ".").split(".")
     for name, part in zip(("major", "minor"), parts, strict=True):

@@ -40,7 +40,7 @@ from orchestrator.errors import FixtureFailed, Interrupted, StorageError, UsageE
 
 Echo = Callable[[str, bytes], None]
 
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _CHUNK_BYTES: Final = 1 << 16
 _MAX_PIPE_BYTES: Final = 1 << 20  # Linux's default bound on a pipe's size (fs.pipe-max-size)
@@ -143,7 +143,7 @@ def run_process(
     if sys.platform != "linux":
         raise UsageError(f"runs need Linux: found {sys.platform}")
     prctl = _load_prctl()
-    with _one_run_at_a_time, _noted_stop_signals() as arrived, ExitStack() as files:
+    with _one_run_at_a_time, noted_stop_signals() as arrived, ExitStack() as files:
         streams = {
             name: files.enter_context(_Capture(name, path, text_cap_bytes))
             for name, path in (("stdout", stdout_path), ("stderr", stderr_path))
@@ -225,6 +225,14 @@ def _bond_to(parent_pid: int, prctl: _Prctl) -> Callable[[], None]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return bond
+
+
+def bond_to_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent, whose number this is, has gone.
+
+    For a fork of this program that goes on as this program; `run_process` does it for its commands.
+    """
+    _bond_to(parent_pid, _load_prctl())()
 
 
 # --- the watch ------------------------------------------------------------------------------------
@@ -453,7 +461,7 @@ class _Capture:
 
 
 @contextmanager
-def _noted_stop_signals() -> Iterator[Sequence[signal.Signals]]:
+def noted_stop_signals() -> Iterator[Sequence[signal.Signals]]:
     """Note stop signals instead of dying of them; the names noted so far are what is yielded.
 
     Raises:
@@ -464,7 +472,7 @@ def _noted_stop_signals() -> Iterator[Sequence[signal.Signals]]:
     former = {}
     in_main_thread = threading.current_thread() is threading.main_thread()
     try:
-        for number in _STOP_SIGNALS if in_main_thread else ():
+        for number in STOP_SIGNALS if in_main_thread else ():
             # Ignored stays ignored (nohup), and a handler of C code could not be put back.
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 former[number] = signal.getsignal(number)

@@ -100,7 +100,7 @@ class NcuProfiler:
     def findings(self, outcome: ProcessOutcome, result: FixtureResult | None) -> NcuProfile:
         """Counters, and what they tell, from the streams that the run left."""
         streams = (outcome.stdout.path, outcome.stderr.path)
-        output = ncu.read_output(chain.from_iterable(map(_lines, streams)))
+        output = ncu.read_output(chain.from_iterable(map(lines_of, streams)))
         cells = ncu.read_cells(output, outcome.returncode)
         if isinstance(cells, RecordedUnavailable):
             return self._profile(output, cells, cells, {}, cells)
@@ -115,21 +115,21 @@ class NcuProfiler:
                 counters, self.options.scope, self.options.repeats
             )
         passes = ncu.read_passes(output, cells)
-        return self._profile(output, counters, passes, ncu.device_facts(cells), traffic)
+        return self._profile(output, counters, passes, ncu.device_attributes(cells), traffic)
 
     def _profile(
         self,
         output: ncu.Output,
         counters: list[NcuCounter] | RecordedUnavailable,
         passes: int | RecordedUnavailable,
-        device: dict[str, str],
+        device_attributes: dict[str, str],
         traffic: CacheTraffic | RecordedUnavailable,
     ) -> NcuProfile:
         return NcuProfile(
             command=list(self.command),
             counters=counters,
             passes=passes,
-            device=device,
+            device_attributes=device_attributes,
             traffic=traffic,
             report=_evidence(self.folder / _REPORT_FILE),
             supported_metrics=self.supported,
@@ -165,10 +165,10 @@ def _query_metrics(
 
 
 def _supported_metrics(folder: Path) -> frozenset[str]:
-    return ncu.supported_metrics(_lines(folder / _QUERY_FILE))
+    return ncu.supported_metrics(lines_of(folder / _QUERY_FILE))
 
 
-def _lines(path: Path) -> Iterator[str]:
+def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file of any size; one that is longer than any of Nsight Compute's comes in pieces."""
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         while line := file.readline(_LONGEST_LINE_CHARACTERS):

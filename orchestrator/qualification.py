@@ -219,18 +219,69 @@ def freeze(
     supersedes: FrozenFile | None = None,
     clock: datetime | None = None,
 ) -> QualificationRecord:
-    """The frozen record of one case from runs that agree.
+    """The frozen record of one case from runs that agree. Raises as `freeze_cases`."""
+    name = runs[0].record.case.name if runs else ""
+    return freeze_cases([runs], name=name, reason=reason, levels=levels, supersedes=supersedes, clock=clock)
+
+
+def freeze_cases(
+    cases: Sequence[Sequence[Run]],
+    *,
+    name: str,
+    reason: str,
+    levels: list[Level],
+    supersedes: FrozenFile | None = None,
+    clock: datetime | None = None,
+) -> QualificationRecord:
+    """The frozen record of some cases, each from runs that agree, all of one platform, stack and sources.
 
     Raises:
-        UsageError: for an empty reason.
+        UsageError: for an empty reason, or fewer than two runs of a case.
         EvidenceError: when the runs do not agree.
     """
     if not reason.strip():
         raise UsageError("--reason: found nothing, expected why these bits are the right ones")
-    require_agreement(runs)
-    run = runs[0]
-    result, record = run.result, run.record
-    frozen = FrozenCase(
+    for runs in cases:
+        require_agreement(runs)
+    first = cases[0][0]
+    for runs in cases:
+        _require_one_stack(first, runs[0])
+    result = first.result
+    now = clock or datetime.now(UTC)
+    draft = QualificationRecord(
+        kind="qualification",
+        schema_version=1,
+        name=_record_name(name, result),
+        frozen_at_utc=now.isoformat(timespec="microseconds"),
+        reason=reason.strip(),
+        supersedes=None
+        if supersedes is None
+        else Supersedes(file=supersedes.path.name, file_sha256=supersedes.sha256),
+        qualgate_version=__version__,
+        numerics=result.numerics,
+        platform_key=platform_key(result.platform, result.numerics),
+        platform=result.platform,
+        software=result.software,
+        source_sha256=result.source_sha256,
+        levels=levels,
+        cases=[_frozen_case(runs) for runs in cases],
+        content_sha256=_NO_HASH,
+    )
+    return draft.model_copy(update={"content_sha256": content_sha256(draft)})
+
+
+def _require_one_stack(first: Run, other: Run) -> None:
+    """The record names one platform and one stack for all of its cases."""
+    for what in ("platform", "software", "numerics", "source_sha256"):
+        if getattr(first.result, what) != getattr(other.result, what):
+            raise EvidenceError(
+                f"the {what} is not that of {first.folder.name}; not frozen", where=str(other.folder)
+            )
+
+
+def _frozen_case(runs: Sequence[Run]) -> FrozenCase:
+    result, record = runs[0].result, runs[0].record
+    return FrozenCase(
         case=record.case,
         settings=record.settings,
         hashes=Hashes.model_validate({name: getattr(result.metadata, name) for name in COMPUTATION_ORDER}),
@@ -245,27 +296,6 @@ def freeze(
             FreezingRun(finished_at_utc=r.record.finished_at_utc, record_sha256=r.record_sha256) for r in runs
         ],
     )
-    now = clock or datetime.now(UTC)
-    draft = QualificationRecord(
-        kind="qualification",
-        schema_version=1,
-        name=_record_name(record.case.name, result),
-        frozen_at_utc=now.isoformat(timespec="microseconds"),
-        reason=reason.strip(),
-        supersedes=None
-        if supersedes is None
-        else Supersedes(file=supersedes.path.name, file_sha256=supersedes.sha256),
-        qualgate_version=__version__,
-        numerics=result.numerics,
-        platform_key=platform_key(result.platform, result.numerics),
-        platform=result.platform,
-        software=result.software,
-        source_sha256=result.source_sha256,
-        levels=levels,
-        cases=[frozen],
-        content_sha256=_NO_HASH,
-    )
-    return draft.model_copy(update={"content_sha256": content_sha256(draft)})
 
 
 def _record_name(case: str, result: FixtureResult) -> str:

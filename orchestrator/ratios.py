@@ -30,7 +30,7 @@ CONFIDENCE = 0.95
 
 
 def ratio_of_means(found: Sequence[float], baseline: Sequence[float]) -> CostRatio | Unavailable:
-    """The mean of `found` over the mean of `baseline`, in 1, with its 95 % confidence interval.
+    """The mean of `found` over the mean of `baseline`, with its 95 % confidence interval.
 
     Each sample's values must be independent of each other; repeats inside one process are not, and their
     interval says nothing of what differs between processes. An interval that holds 1 is ambiguous.

@@ -52,6 +52,7 @@ from orchestrator.errors import (
     FixtureFailed,
     QualgateError,
     RunTimedOut,
+    StorageError,
     UsageError,
 )
 from orchestrator.hashing import array_sha256, bytes_sha256, file_sha256
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from orchestrator.datasets.dataset import Dataset
+    from orchestrator.datasets.dataset import Dataset, Inputs
 
 DEFAULT_TIMEOUT_S = 600.0
 
@@ -180,16 +181,33 @@ def load_dataset(source: models.DataSource, options: RunOptions) -> Dataset:
             return make_synthetic(source.train_count, source.query_count, source.seed)
 
 
+def load_inputs(source: models.DataSource, options: RunOptions) -> Inputs:
+    """The data of a case without its query labels. Raises as `load_dataset`."""
+    return load_dataset(source, options).inputs()
+
+
+def load_query_labels(source: models.DataSource, options: RunOptions) -> npt.NDArray[np.int64]:
+    """The query labels of a case, (M,) int64. Raises as `load_dataset`."""
+    return load_dataset(source, options).query_labels
+
+
 def new_run_folder(parent: Path, name: str) -> Path:
     """Make a folder of its own for a run, named by time and case.
 
     Raises:
         StorageError: when it cannot be made.
     """
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    folder = parent / f"{stamp}-{name}"
-    make_folder(folder, fresh=True)
-    return folder.resolve()
+    while True:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        folder = parent / f"{stamp}-{name}"
+        try:
+            make_folder(folder, fresh=True)
+        except StorageError:
+            # Another gate may have made it in this very microsecond: the next one is free.
+            if not folder.is_dir():
+                raise
+        else:
+            return folder.resolve()
 
 
 def run_case(
@@ -197,13 +215,14 @@ def run_case(
     settings: NumericSettings,
     options: RunOptions,
     folder: Path,
-    dataset: Dataset | None = None,
+    dataset: Inputs | None = None,
     profiler: Profiler | None = None,
 ) -> Run:
     """Run a case in one fresh process and judge nothing.
 
     The run record is written whether the process succeeded or not; an error names the folder.
-    `dataset` is the case's data where the caller has loaded it already. Under a profiler the process may
+    `dataset` is the case's data where the caller has loaded it already; without query labels, the run is
+    not scored. Under a profiler the process may
     run several times; the result is that of the last.
 
     Raises:
@@ -246,7 +265,7 @@ def run_case(
         try:
             result = _read_result(folder)
             predictions = _check_result(result, prepared, environment, case, options, folder)
-            score = _score(predictions, dataset.query_labels)
+            score = _score(predictions, dataset)
         except EvidenceError as error:
             failure, result = error, None
     # Before the streams are compressed.
@@ -296,7 +315,7 @@ class _Prepared:
     sources: dict[str, str]
 
 
-def _prepare(case: models.Case, dataset: Dataset, fixture: Path, folder: Path) -> _Prepared:
+def _prepare(case: models.Case, dataset: Inputs, fixture: Path, folder: Path) -> _Prepared:
     from orchestrator.datasets.dataset import write_archive
 
     write_archive(dataset, folder / "input.npz")
@@ -310,7 +329,7 @@ def _prepare(case: models.Case, dataset: Dataset, fixture: Path, folder: Path) -
     )
 
 
-def input_hashes(dataset: Dataset) -> models.InputHashes:
+def input_hashes(dataset: Inputs) -> models.InputHashes:
     """Hashes of the three arrays that go into the archive."""
     return models.InputHashes(
         train_images=array_sha256(dataset.train_images),
@@ -329,16 +348,25 @@ def _fixture_folder() -> Path:
 
 def _snapshot(source: Path, target: Path) -> dict[str, str]:
     """Copy the fixture's sources; returns their hashes by the names that records use."""
-    names = {"__main__.py": "fixture.py"}
     hashes = {}
-    for path in sorted(source.rglob("*.py")):
-        relative = path.relative_to(source)
-        data = path.read_bytes()
+    for relative, name in _source_files(source):
+        data = (source / relative).read_bytes()
         make_folder((target / relative).parent)
         write_atomically(target / relative, data)
-        name = relative.as_posix()
-        hashes[names.get(name, name)] = bytes_sha256(data)
+        hashes[name] = bytes_sha256(data)
     return hashes
+
+
+def source_hashes(sources: Path | None = None) -> dict[str, str]:
+    """Hashes of the fixture's sources, the installed ones or a folder's, by the names that records use."""
+    source = sources or _fixture_folder()
+    return {name: file_sha256(source / relative) for relative, name in _source_files(source)}
+
+
+def _source_files(source: Path) -> list[tuple[Path, str]]:
+    names = {"__main__.py": "fixture.py"}
+    found = sorted(path.relative_to(source) for path in source.rglob("*.py"))
+    return [(path, names.get(path.as_posix(), path.as_posix())) for path in found]
 
 
 def _command(case: models.Case, settings: NumericSettings, options: RunOptions, folder: Path) -> list[str]:
@@ -479,10 +507,15 @@ def _check_result(
     if (result.trace is not None) != options.trace:
         raise EvidenceError("at $.trace: not what was asked for", where=str(folder / "result.json"))
     load_trace(folder, result.trace)
-    return _read_predictions(predictions_path, result)
+    return read_predictions(predictions_path, result)
 
 
-def _read_predictions(path: Path, result: models.FixtureResult) -> npt.NDArray[np.int64]:
+def read_predictions(path: Path, result: models.FixtureResult) -> npt.NDArray[np.int64]:
+    """The predicted classes of a run, (M,) int64.
+
+    Raises:
+        EvidenceError: when the file is not what the result says.
+    """
     import numpy as np
 
     try:
@@ -500,7 +533,15 @@ def _read_predictions(path: Path, result: models.FixtureResult) -> npt.NDArray[n
     return cast("npt.NDArray[np.int64]", predictions)
 
 
-def _score(predictions: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> models.Score:
+def _score(predictions: npt.NDArray[np.int64], dataset: Inputs) -> models.Score | models.Unavailable:
+    from orchestrator.datasets.dataset import Dataset
+
+    labels = dataset.query_labels if isinstance(dataset, Dataset) else None
+    return models.LABELS_CLOSED if labels is None else count_correct(predictions, labels)
+
+
+def count_correct(predictions: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> models.Score:
+    """How many predicted classes are the labels: both int64 (M,)."""
     return models.Score(correct=int((predictions == labels).sum()), total=len(labels))
 
 

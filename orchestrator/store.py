@@ -11,11 +11,14 @@ import contextlib
 import errno
 import gzip
 import os
+import re
 import secrets
 import shutil
 from pathlib import Path
 
 from orchestrator.errors import StorageError, UsageError
+
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 
 def write_atomically(path: Path, data: bytes, *, overwrite: bool = True, mode: int = 0o666) -> None:
@@ -81,6 +84,20 @@ def make_folder(path: Path, *, fresh: bool = False) -> None:
         path.mkdir(parents=True, exist_ok=not fresh)
     except OSError as error:
         raise StorageError(f"cannot make the folder: {error.strerror or error}", where=str(path)) from error
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed writers left in a folder that nobody else writes to at the moment.
+
+    Raises:
+        StorageError: when one cannot be removed.
+    """
+    try:
+        for path in folder.glob(".*.tmp"):
+            if _TEMPORARY.fullmatch(path.name):
+                path.unlink()
+    except OSError as error:
+        raise StorageError(f"cannot be cleaned: {error.strerror or error}", where=str(folder)) from error
 
 
 def _write_beside(path: Path, data: bytes, *, overwrite: bool, mode: int) -> None:

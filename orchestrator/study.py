@@ -22,7 +22,7 @@ from orchestrator.errors import EvidenceError, FixtureFailed, QualgateError, Run
 from orchestrator.hashing import file_sha256
 from orchestrator.models import Case, LeftOutSetting, StudyReport, StudyRun
 from orchestrator.runner import Run, RunOptions, load_dataset, new_run_folder, run_case
-from orchestrator.store import write_atomically
+from orchestrator.store import make_folder, write_atomically
 from orchestrator.study_plan import StudyPlan
 from orchestrator.study_rows import SettingRuns, study_rows
 
@@ -68,7 +68,7 @@ def run_study(
             progress(f"{place}: process {process} of {processes} ...")
             run_folder = folder / f"{_folder_name(runs.setting)}.{process}"
             try:
-                run_folder.mkdir()
+                make_folder(run_folder, fresh=True)
                 run = run_case(case, runs.settings, options, run_folder, dataset)
             except (FixtureFailed, RunTimedOut, EvidenceError) as error:
                 runs.failure = str(error)

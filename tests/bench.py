@@ -1,4 +1,7 @@
-"""`make bench`: what the orchestrator costs beside the bare fixture, the task beside plain autograd, imports.
+"""`make bench`: what qualgate costs beside what it stands on.
+
+The orchestrator beside the bare fixture, the task beside ordinary autograd, portable numerics and a trace
+beside the task without them, imports beside the bare interpreter.
 
 Every comparison is made in one run, its sides taking turns, and given as medians and ratios: absolute
 times of a shared machine say little. Nothing here passes or fails.
@@ -15,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -30,7 +34,7 @@ from orchestrator.cli import main
 main()
 """
 
-# Ordinary autograd with stored activations and torch.optim.SGD, against the prepared task, taking turns.
+# Ordinary autograd with stored activations and torch.optim.SGD, and the task in its forms, taking turns.
 _TASK = """
 import json, statistics, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -44,8 +48,14 @@ from task import QUERY_CHUNK, PreparedTask
 
 torch.use_deterministic_algorithms(True)
 config, _ = read_config(Path(sys.argv[3]))
-task = PreparedTask(config, read_archive(Path(sys.argv[2])), torch.device("cpu"), numerics.load("native"))
-execution = prepare_execution(task)
+inputs = read_archive(Path(sys.argv[2]))
+
+def prepared(name, trace):
+    return PreparedTask(config, inputs, torch.device("cpu"), numerics.load(name), trace=trace)
+
+forms = [(name, trace) for name in numerics.NUMERICS for trace in (False, True)]
+executions = {form: prepare_execution(prepared(*form)) for form in forms}
+task = executions["native", False].task
 
 def forward(x, parameters):
     *weights, head, bias = parameters
@@ -68,9 +78,11 @@ def autograd():
     with torch.no_grad():
         return torch.cat([forward(part, parameters) for part in torch.split(q, QUERY_CHUNK)]).argmax(1)
 
-times = {"prepared task": [], "autograd": []}
+works = {f"{name}{', traced' * trace}": lambda e=e: run_task(e) for (name, trace), e in executions.items()}
+works["autograd"] = autograd
+times = {name: [] for name in works}
 for _ in range(int(sys.argv[4])):
-    for name, work in (("prepared task", lambda: run_task(execution)), ("autograd", autograd)):
+    for name, work in works.items():
         start = time.perf_counter()
         work()
         times[name].append((time.perf_counter() - start) * 1e3)
@@ -121,18 +133,37 @@ def bench_orchestrator(table: Table, folder: Path) -> None:
 
 
 def bench_task(table: Table, folder: Path) -> None:
-    """CPU time of the prepared task beside ordinary autograd with torch.optim.SGD."""
+    """Time and memory of the task on one CPU thread: each form beside the one that it adds to."""
+    # As large as an MNIST draw; the images are made up, so that no download is needed.
     for name, case in (("digits", "digits"), ("10,000 of 9x9", "synthetic-10000-10000")):
-        command = [sys.executable, "-m", "orchestrator", "run", "--case", case, "--quiet", "--json"]
-        record = json.loads(_checked([*command, "--runs-dir", str(folder)]).stdout)
+        records = {numerics: _record(case, numerics, folder) for numerics in ("native", "portable")}
+        record = records["native"]
         at = {key: record["command"][record["command"].index(key) + 1] for key in ("--input", "--config")}
-        arguments = [str(_ROOT / "fixture"), at["--input"], at["--config"], str(2 * _ROUNDS)]
+        arguments = [str(_ROOT / "fixture"), at["--input"], at["--config"], str(_ROUNDS)]
         script = [sys.executable, "-c", _TASK, *arguments]
         times = json.loads(_checked(script, record["environment"]["variables"]).stdout)
-        ours, theirs = times["prepared task"], times["autograd"]
+        for form, beside in (
+            ("native", "autograd"), ("native, traced", "native"),
+            ("portable", "native"), ("portable, traced", "portable"),
+        ):  # fmt: skip
+            ours, theirs = times[form], times[beside]
+            measured = (f"{ours:.1f} ms", f"{beside} {theirs:.1f} ms", f"x {ours / theirs:.2f}")
+            table.add_row(f"task, {name}, {form}", *measured)
+        peaks = {
+            numerics: record["result"]["memory"]["prepare_and_invoke_peak_resident_bytes"] / 2**20
+            for numerics, record in records.items()
+        }
         table.add_row(
-            f"task, {name}", f"{ours:.1f} ms", f"autograd {theirs:.1f} ms", f"x {ours / theirs:.2f}"
-        )
+            f"peak memory, {name}, portable", f"{peaks['portable']:.0f} MiB",
+            f"native {peaks['native']:.0f} MiB", f"x {peaks['portable'] / peaks['native']:.2f}",
+        )  # fmt: skip
+
+
+def _record(case: str, numerics: str, folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "orchestrator", "run", "--case", case, "--numerics", numerics]
+    done = _checked([*command, "--quiet", "--json", "--runs-dir", str(folder)])
+    record: dict[str, Any] = json.loads(done.stdout)
+    return record
 
 
 def bench_start(table: Table) -> None:

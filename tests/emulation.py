@@ -18,6 +18,7 @@ from pathlib import Path
 
 from orchestrator.availability import Unavailable
 
+_GUEST_PACKAGES = ("python3-numpy", "libstdc++6")  # the library is what torch's wheels leave to the system
 _NUMPY = "numpy>=2,<3"
 # What `import torch` needs. Named here because pip resolves dependencies for the machine that it runs on.
 _TORCH_NEEDS = (
@@ -92,7 +93,7 @@ class Workshop:
         root = self._part(
             f"{machine.name}-root",
             f"{machine.debian} Python with NumPy",
-            lambda folder: _unpack_debian(machine.debian, "python3-numpy", folder),
+            lambda folder: _unpack_debian(machine.debian, _GUEST_PACKAGES, folder),
         )
         return root if isinstance(root, Unavailable) else Guest(machine, qemu, root)
 
@@ -141,7 +142,7 @@ class Workshop:
         if isinstance(debian, Unavailable):
             return Unavailable(f"no {names[0]} on PATH, and {debian.reason}", "apt-get install qemu-user")
         unpacked = self._part(
-            "qemu", f"{names[0]} on PATH", lambda folder: _unpack_debian(debian, "qemu-user-static", folder)
+            "qemu", f"{names[0]} on PATH", lambda folder: _unpack_debian(debian, ["qemu-user-static"], folder)
         )
         if isinstance(unpacked, Unavailable):
             return Unavailable(unpacked.reason, f"apt-get install qemu-user, or {unpacked.remedy}")
@@ -172,8 +173,8 @@ def _debian_architecture() -> str | Unavailable:
     return _checked(["dpkg", "--print-architecture"]).strip()
 
 
-def _unpack_debian(architecture: str, package: str, target: Path) -> None:
-    """Download a package with all that it depends on and unpack it, by the sources that this system has."""
+def _unpack_debian(architecture: str, packages: Sequence[str], target: Path) -> None:
+    """Download packages with all that they depend on and unpack them, from the sources of this system."""
     with tempfile.TemporaryDirectory() as name:
         state = Path(name)
         for folder in ("lists/partial", "cache/archives/partial"):
@@ -192,7 +193,7 @@ def _unpack_debian(architecture: str, package: str, target: Path) -> None:
         }
         apt = ["apt-get", "-qq", *(f"--option={key}={value}" for key, value in options.items())]
         _checked([*apt, "update"])
-        _checked([*apt, "--yes", "--download-only", "install", package])
+        _checked([*apt, "--yes", "--download-only", "install", *packages])
         for archive in sorted((state / "cache/archives").glob("*.deb")):
             _checked(["dpkg-deb", "--extract", str(archive), str(target)])
 

@@ -25,6 +25,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from orchestrator import probe
 from orchestrator.availability import Unavailable
 from orchestrator.cases import config_text, named_case
 from orchestrator.datasets.dataset import write_archive
@@ -328,8 +329,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{row.name}: {_cell(row.native)}, {_cell(row.portable)}", file=sys.stderr, flush=True)
     judgement = judge(rows, frozen)
     console = Console()
-    print_rows(rows, judgement, console if console.is_terminal else Console(width=140))
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(f"here: {_this_machine()}", soft_wrap=True)
+    print_rows(rows, judgement, console)
     return judgement.exit_code
+
+
+def _this_machine() -> str:
+    cpu, torch = probe.cpu_facts(), probe.package_version("torch")
+    release = "no torch" if isinstance(torch, Unavailable) else f"torch {torch}"
+    return f"{cpu.vendor} {cpu.model_name}, {cpu.affinity_cpus} CPUs, {release}"
 
 
 def _all_rows(

@@ -395,7 +395,17 @@ def ncu_run_record() -> Json:
             "value": value,
         }
 
+    metrics = [
+        "dram__bytes_read.sum",
+        "dram__bytes_write.sum",
+        "lts__t_sectors_op_read.sum",
+        "lts__t_sectors_op_write.sum",
+        "lts__t_sector_hit_rate.pct",
+    ]
     record = cuda_run_record()
+    record["command"] = ["ncu", "--metrics", ",".join(metrics), "--csv", *record["command"]]
+    record["action"] = record["result"]["mode"] = "profile"
+    record["result"] |= {"energy": None, "timing": None}
     record["result"]["profile"] = {
         "scope": "task",
         "repeats": 16,
@@ -404,22 +414,23 @@ def ncu_run_record() -> Json:
         "operators": dict(UNAVAILABLE),
     }
     record["ncu"] = {
-        "command": ["ncu", "--csv"],
+        "command": ["ncu", "--metrics", ",".join(metrics), "--csv"],
         "counters": [
-            counter("dram_read", "dram__bytes_read.sum", "52,088,576", "byte", 52_088_576),
-            counter("dram_write", "dram__bytes_write.sum", "n/a", "byte", dict(UNAVAILABLE)),
-            counter("l2_read", "lts__t_sectors_op_read.sum", "429,809,710", "sector", 429_809_710),
-            counter("l2_hit_rate", "lts__t_sector_hit_rate.pct", "95.45", "%", 95.45),
+            counter("dram_read", metrics[0], "52,088,576", "byte", 52_088_576),
+            counter("dram_write", metrics[1], "n/a", "byte", dict(UNAVAILABLE)),
+            counter("l2_read", metrics[2], "429,809,710", "sector", 429_809_710),
+            counter("l2_write", metrics[3], "226,110,828", "sector", 226_110_828),
+            counter("l2_hit_rate", metrics[4], "95.45", "%", 95.45),
         ],
         "passes": 2,
-        "device": {"CC": "8.0"},
+        "device_attributes": {"CC": "8.0"},
         "traffic": {
             "scope": "task",
             "repeats": 16,
             "dram_read_bytes": 3_255_536,
             "dram_write_bytes": dict(UNAVAILABLE),
             "l2_read_bytes": 859_619_420,
-            "l2_write_bytes": dict(UNAVAILABLE),
+            "l2_write_bytes": 452_221_656,
             "l2_hit_rate_percent": 95.45,
         },
         "report": {"file": "profile.ncu-rep", "sha256": digest(30)},
@@ -509,6 +520,108 @@ def qualification() -> Json:
             }
         ],
         "content_sha256": digest(16),
+    }
+
+
+def protocol() -> Json:
+    """A protocol of two draws."""
+    return {
+        "kind": "protocol",
+        "schema_version": 1,
+        "name": "mnist-medium",
+        "numerics": "portable",
+        "device": "cpu",
+        "workspace": ":16:8",
+        "threads": 1,
+        "processes": 2,
+        "required_accuracy_percent": 88.0,
+        "data": {"kind": "mnist", "draws": [0, 1]},
+        "config": dict(CONFIG),
+    }
+
+
+def digits_protocol() -> Json:
+    data = {"kind": "digits", "seeds": [2026091400], "train_count": 1297}
+    return {**protocol(), "name": "digits", "data": data}
+
+
+def synthetic_protocol() -> Json:
+    data = {"kind": "synthetic", "seeds": [11, 12], "train_count": 300, "query_count": 100}
+    return {**protocol(), "name": "synthetic", "data": data}
+
+
+def qualification_plan() -> Json:
+    """The plan of the protocol of two draws."""
+    cases = [{**case(f"mnist-{draw}"), "data": {"kind": "mnist", "draw": draw}} for draw in (0, 1)]
+    return {
+        "kind": "qualification-plan",
+        "schema_version": 1,
+        "qualgate_version": "0.1.0",
+        "protocol": protocol(),
+        "protocol_sha256": digest(31),
+        "settings": settings(),
+        "cases": [{**item, "numerics": "portable"} for item in cases],
+        "source_sha256": {"task.py": digest(12), "numerics/native.py": digest(13)},
+        "content_sha256": digest(32),
+    }
+
+
+def qualification_scores() -> Json:
+    return {
+        "kind": "qualification-scores",
+        "schema_version": 1,
+        "frozen_file": "frozen/mnist-medium-portable-000000000033.json",
+        "frozen_sha256": digest(33),
+        "draws": [
+            {
+                "case": f"mnist-{draw}",
+                "predictions_sha256": digest(34 + draw),
+                "query_labels_sha256": digest(36 + draw),
+                "score": {"correct": correct, "total": 10000},
+            }
+            for draw, correct in ((0, 8887), (1, 8916))
+        ],
+    }
+
+
+def qualification_verdict() -> Json:
+    """The published scores of two draws: 88.87 and 89.16 %; half of their difference over the root of 2."""
+    return {
+        "kind": "qualification-verdict",
+        "schema_version": 1,
+        "name": "mnist-medium",
+        "scores_sha256": digest(38),
+        "required_accuracy_percent": 88.0,
+        "draws": [
+            {
+                "case": "mnist-0",
+                "score": {"correct": 8887, "total": 10000},
+                "accuracy_percent": 88.87,
+                "reached": True,
+            },
+            {
+                "case": "mnist-1",
+                "score": {"correct": 8916, "total": 10000},
+                "accuracy_percent": 89.16,
+                "reached": True,
+            },
+        ],
+        "score": {"correct": 17803, "total": 20000},
+        "mean_accuracy_percent": 89.015,
+        "sample_sd_percent": 0.20506096654409877,
+        "passed": True,
+    }
+
+
+def one_draw_verdict() -> Json:
+    """A verdict on one draw, which has no spread."""
+    value = qualification_verdict()
+    return {
+        **value,
+        "draws": value["draws"][:1],
+        "score": {"correct": 8887, "total": 10000},
+        "mean_accuracy_percent": 88.87,
+        "sample_sd_percent": {"unavailable": "one draw has no spread", "remedy": "name more draws"},
     }
 
 
@@ -612,6 +725,50 @@ def study() -> Json:
             },
         ],
         "left_out": [{"setting": "4/AVX2", "reason": "4 threads on 2 CPU(s)"}],
+    }
+
+
+def validation() -> Json:
+    """A validation in which one tensor has another number, one a NaN, and the repetition other bits."""
+
+    def check(name: str, kind: str, **changes: Any) -> Json:
+        sound = {
+            "name": f"epoch 0, step 2, {name}",
+            "kind": kind,
+            "reference": "float64",
+            "elements": 1681,
+            "largest_absolute_error": 1.25e-7,
+            "largest_ratio": 0.25,
+            "passed": True,
+        }
+        return {**sound, **changes}
+
+    result = fixture_result()
+    nothing = {"largest_absolute_error": None, "largest_ratio": None, "passed": False}
+    return {
+        "kind": "validation",
+        "schema_version": 1,
+        "completed_at_utc": "2026-09-15T08:00:00.000000+00:00",
+        "passed": False,
+        "device": "cpu",
+        "absolute_tolerance": 2e-5,
+        "relative_tolerance": 3e-3,
+        "train_count": 19,
+        "test_count": 7,
+        "cases": [
+            {
+                "numerics": "native",
+                "config": dict(CONFIG),
+                "checks": [
+                    check("core.final", "forward"),
+                    check("gradients.weights.3", "gradients", largest_ratio=12.5, passed=False),
+                    check("velocities.weights.3", "velocities", **nothing),
+                    check("parameters.weights.3", "parameters", reference="float32"),
+                    check("kept, velocity.0", "repetition", **{**nothing, "reference": "first run"}),
+                ],
+            }
+        ],
+        **{name: result[name] for name in ("source_sha256", "software", "platform", "environment")},
     }
 
 

@@ -14,18 +14,19 @@ ROOT = Path(__file__).parents[1]
 PURE = (
     "errors", "json_text", "models", "codec", "hashing", "fingerprint", "environment", "verdict", "render",
     "availability", "reports", "costs", "ratios", "render_costs", "study_plan", "study_rows",
-    "ncu", "printed_numbers", "render_profile",
+    "ncu", "printed_numbers", "render_profile", "accuracy", "render_qualify",
     *(
         f"audit/{name}"
         for name in (
             "findings", "records", "task_layout", "memory", "inventory", "hashes", "validation", "energy",
-            "energy_quality", "command", "environment", "run", "qualification", "npy", "render",
+            "energy_quality", "command", "environment", "run", "qualification", "qualify", "npy", "render",
         )
     ),
 )  # fmt: skip
 EDGES = (
     "store", "process", "probe", "runner", "qualification", "gate", "schema_export", "cli", "published",
-    "comparison", "data_command", "doctor", "study", "signing", "profiling", "audit.artefacts", "audit.evidence",
+    "comparison", "data_command", "doctor", "study", "signing", "profiling", "locking", "protocol", "qualify",
+    "audit.artefacts", "audit.evidence",
 )  # fmt: skip
 
 
@@ -100,7 +101,8 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "profile", "gate", "freeze", "compare", "audit", "data", "schema", "doctor", "keygen", "verify"]
+    "command",
+    ["run", "profile", "gate", "freeze", "compare", "audit", "data", "schema", "doctor", "keygen", "verify"],
 )
 def test_help_of_a_command_loads_no_models(command: str) -> None:
     assert not {"torch", "numpy", "jsonschema", "orchestrator.models"} & loaded_by(command, "--help")

@@ -248,6 +248,7 @@ def test_the_command_says_what_it_ran_and_what_not(
     processes = Processes(frozen)
     assert run_main(monkeypatch, tmp_path, processes, "--torch", "2.5.1") == 0
     lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("here: ")
     assert lines[-1] == "native: 1 different hashes; portable: 1"
     not_run = [line for line in lines if line.startswith("not run: ")]
     for what, remedy in (

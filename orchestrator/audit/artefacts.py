@@ -5,11 +5,15 @@ Edge: reads files, and only those in the run folder. Arrays are read without Num
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.audit.findings import Findings
 from orchestrator.audit.npy import NotNpy, archive_hashes, npy_facts
+from orchestrator.audit.trace_files import audit_trace_files
 from orchestrator.codec import decode
 from orchestrator.errors import InputError, QualgateError
 from orchestrator.hashing import bytes_sha256, file_sha256
@@ -121,10 +125,25 @@ def _audit_archive(record: RunRecord, folder: Path, path: str, found: Findings) 
     found.same_fields("artefacts.input-arrays", at, record.input_sha256.model_dump(), held)
 
 
+def _audit_compressed_streams(record: RunRecord, folder: Path, path: str, found: Findings) -> None:
+    """A compressed stream holds the bytes whose digest the record has."""
+    for name, stream in (("stdout", record.streams.stdout), ("stderr", record.streams.stderr)):
+        if not stream.file.endswith(".gz"):
+            continue
+        try:
+            with gzip.open(folder / stream.file) as file:
+                held = hashlib.file_digest(file, "sha256").hexdigest()
+        except (OSError, EOFError, zlib.error) as error:
+            held = str(error)
+        found.equal("artefacts.stream", f"{path}.streams.{name}.sha256", stream.sha256, held)
+
+
 # What the record says of a file's content; a new kind of artefact is one function and one line here.
 _CONTENTS: tuple[Callable[[RunRecord, Path, str, Findings], None], ...] = (
     _audit_config,
     _audit_result,
     _audit_predictions,
     _audit_archive,
+    _audit_compressed_streams,
+    audit_trace_files,
 )

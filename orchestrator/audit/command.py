@@ -62,6 +62,8 @@ def _audit_result(
     found.equal("command.mode", f"{place}.mode", result.mode, record.action)
     found.equal("command.scope", f"{place}.requested_scope", result.requested_scope, record.scope)
     found.equal("command.energy", f"{path}.command", "--energy" in options, result.energy is not None)
+    trace = result.trace if isinstance(result, FixtureResult) else None
+    found.equal("command.trace", f"{path}.command", "--trace" in options, trace is not None)
     output = PurePath(options.get("--output") or "")
     found.equal(
         "command.predictions-file",
@@ -111,7 +113,7 @@ def audit_mode(result: FixtureResultV1 | FixtureResult, path: str, found: Findin
         asked = (result.mode, result.requested_scope)
         found.equal("command.energy-mode", f"{path}.energy", asked, ("measure", "task"))
     if isinstance(result, FixtureResult):
-        timed = measured and result.energy is None
+        timed = measured and not isinstance(result.energy, Energy)
         found.equal("command.timing", f"{path}.timing", result.timing is not None, timed)
         if result.timing is not None:
             scope = result.timing.scope

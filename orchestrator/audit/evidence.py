@@ -11,10 +11,19 @@ from pathlib import Path
 from orchestrator.audit.artefacts import RECORD, audit_artefacts, has_artefacts
 from orchestrator.audit.findings import Findings
 from orchestrator.audit.records import audit_record
+from orchestrator.audit.trace_files import audit_frozen_trace_files
 from orchestrator.codec import decode, kind_of_model, read_bytes
 from orchestrator.errors import EvidenceError, InputError, QualgateError
 from orchestrator.hashing import file_sha256
-from orchestrator.models import AuditedFile, AuditReport, QualificationRecord, RunRecord, Strict
+from orchestrator.models import (
+    AuditedFile,
+    AuditReport,
+    QualificationRecord,
+    QualificationScores,
+    QualificationVerdict,
+    RunRecord,
+    Strict,
+)
 
 
 def audit_path(path: Path) -> AuditReport:
@@ -71,6 +80,13 @@ def _audit_file(record: Strict, file: Path, name: str, *, run_folder: bool = Fal
         artefacts = len(record.artefact_sha256)
     if isinstance(record, QualificationRecord):
         _audit_superseded(record, file.parent, found)
+        audit_frozen_trace_files(record, file.parent, "$", found)
+    if isinstance(record, QualificationScores):
+        before = file.parent / record.frozen_file
+        _audit_chain("scores.frozen", "$.frozen_sha256", record.frozen_sha256, before, found)
+    if isinstance(record, QualificationVerdict):
+        before = file.parent / "scores.json"
+        _audit_chain("accuracy.scores", "$.scores_sha256", record.scores_sha256, before, found)
     kind = kind_of_model(type(record))
     return _audited(name, f"{kind.name}.v{kind.version}", found, artefacts)
 
@@ -85,6 +101,12 @@ def _audit_superseded(record: QualificationRecord, folder: Path, found: Findings
             old.file_sha256,
             file_sha256(folder / old.file),
         )
+
+
+def _audit_chain(rule: str, path: str, named: str, before: Path, found: Findings) -> None:
+    """The file of the phase before this one, where it still lies beside it."""
+    if before.is_file():
+        found.equal(rule, path, named, file_sha256(before))
 
 
 def _audited(name: str, kind: str, found: Findings, artefacts: int | None) -> AuditedFile:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from orchestrator.json_text import member
@@ -32,6 +33,24 @@ class Findings:
         self.checks += 1
         if not holds:
             self.found.append(Finding(rule=rule, path=path, expected=_text(expected), found=_text(found)))
+
+    def same_keys(
+        self, rule: str, path: str, found: Mapping[str, object], expected: Mapping[str, object]
+    ) -> None:
+        """Two objects must have the same keys, whatever their values."""
+        self.same_fields(rule, path, dict.fromkeys(found, "a value"), dict.fromkeys(expected, "a value"))
+
+    def same_items(self, rule: str, path: str, found: Sequence[object], expected: Sequence[object]) -> None:
+        """Two lists must have the same items in the same order; the first that differs is the finding."""
+        self.rules.add(rule)
+        nothing, none_more = "nothing", "no more items"
+        for index, (held, wanted) in enumerate(zip_longest(found, expected, fillvalue=None)):
+            if held != wanted:
+                held = held if index < len(found) else nothing
+                wanted = wanted if index < len(expected) else none_more
+                self.require(rule, member(path, index), False, held, wanted)
+                return
+        self.checks += 1
 
     def derived(self, rule: str, path: str, found: object, derive: Callable[[], object]) -> None:
         """The value at `path` must be what `derive` gives; numbers beyond float64 derive nothing."""

@@ -95,10 +95,9 @@ def _audit_metadata(metadata: MetadataV1, config: Config, path: str, found: Find
 
 def audit_key_sets(hashes: MetadataV1 | Hashes, config: Config, path: str, found: Findings) -> None:
     """Which hashes there must be: one a parameter, and one an epoch."""
-    names = list(parameter_shapes(config))
+    names = parameter_shapes(config)
     for group in ("initial_parameter_sha256", "final_parameter_sha256", "final_velocity_sha256"):
-        held = list(getattr(hashes, group))
-        found.equal("hashes.parameter-names", f"{path}.{group}", held, names)
+        found.same_keys("hashes.parameter-names", f"{path}.{group}", getattr(hashes, group), names)
     epochs = len(hashes.epoch_permutation_sha256)
     found.require(
         "hashes.permutation-count",
@@ -120,7 +119,7 @@ def audit_arrays(
     """Shape, dtype and value digest of every hashed array; `counts` are of training and query examples."""
     wanted = hashed_arrays(config, *counts)
     raw = {name: digest for group in fields_of(hashes).values() for name, digest in group.items()}
-    found.equal("hashes.array-names", f"{path}.arrays", sorted(arrays), sorted(wanted))
+    found.same_keys("hashes.array-names", f"{path}.arrays", arrays, wanted)
     for name, facts in arrays.items():
         if name not in wanted:
             continue

@@ -8,6 +8,7 @@ from orchestrator.audit.environment import audit_versions
 from orchestrator.audit.findings import Findings, fields
 from orchestrator.audit.hashes import audit_arrays, audit_key_sets
 from orchestrator.audit.run import audit_counts, audit_score
+from orchestrator.audit.trace import audit_frozen_trace
 from orchestrator.codec import content_sha256
 from orchestrator.fingerprint import platform_key
 from orchestrator.hashing import bytes_sha256
@@ -50,6 +51,7 @@ def _audit_case(record: QualificationRecord, frozen: FrozenCase, path: str, foun
     audit_key_sets(frozen.hashes, config, f"{path}.hashes", found)
     audit_arrays(frozen.hashes, frozen.arrays, config, counts, path, found)
     audit_counts(frozen.case.data, frozen, path, found)
+    audit_frozen_trace(frozen, path, found)
     audit_score(frozen.score, frozen.test_count, f"{path}.score", found)
     _audit_runs(record, frozen, f"{path}.runs", found)
 

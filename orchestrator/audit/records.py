@@ -11,13 +11,18 @@ from orchestrator.audit.findings import Findings
 from orchestrator.audit.hashes import audit_hashes
 from orchestrator.audit.inventory import audit_inventory
 from orchestrator.audit.memory import audit_cache_reference, audit_memory
+from orchestrator.audit.ncu import audit_ncu
 from orchestrator.audit.qualification import audit_qualification
+from orchestrator.audit.qualify import audit_plan, audit_qualification_verdict
 from orchestrator.audit.run import audit_outcome
+from orchestrator.audit.trace import audit_trace
 from orchestrator.audit.validation import audit_validation
 from orchestrator.models import (
     FixtureResult,
     FixtureResultV1,
+    QualificationPlan,
     QualificationRecord,
+    QualificationVerdict,
     RunRecord,
     RunRecordV1,
     Strict,
@@ -33,11 +38,13 @@ _RESULT_RULES: tuple[Callable[[FixtureResultV1 | FixtureResult, str, Findings], 
     audit_hashes,
     audit_energy,
     audit_platform,
+    audit_trace,
 )
 _RUN_RULES: tuple[Callable[[RunRecordV1 | RunRecord, str, Findings], None], ...] = (
     audit_outcome,
     audit_command,
     audit_environment,
+    audit_ncu,
 )
 
 
@@ -57,6 +64,10 @@ def audit_record(record: Strict) -> Findings:
             _audit_result(record, "$", found)
         case QualificationRecord():
             audit_qualification(record, "$", found)
+        case QualificationPlan():
+            audit_plan(record, "$", found)
+        case QualificationVerdict():
+            audit_qualification_verdict(record, "$", found)
         case _:
             pass
     return found

@@ -8,16 +8,19 @@ from orchestrator.audit.findings import Findings, fields
 from orchestrator.hashing import bytes_sha256
 from orchestrator.json_text import canonical_text, member
 from orchestrator.models import (
+    LABELS_CLOSED,
     DigitsSource,
     FixtureResult,
     FrozenCase,
     MetadataV1,
     MnistSource,
+    NcuProfile,
     RunRecord,
     RunRecordV1,
     Score,
     Stream,
     SyntheticSource,
+    Unavailable,
 )
 
 DIGITS_COUNT = 1797
@@ -33,7 +36,8 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 def audit_outcome(record: RunRecordV1 | RunRecord, path: str, found: Findings) -> None:
     """A result comes from a process that ended well, and a failure says what it was."""
     if record.result is not None:
-        found.equal("run.returncode", f"{path}.returncode", record.returncode, 0)
+        if not _profiler_failed(record):
+            found.equal("run.returncode", f"{path}.returncode", record.returncode, 0)
         found.equal(
             "run.input-hashes",
             f"{path}.input_sha256",
@@ -46,11 +50,18 @@ def audit_outcome(record: RunRecordV1 | RunRecord, path: str, found: Findings) -
     finished = record.result is not None
     found.equal("run.failure", f"{path}.failure", record.failure is None, finished)
     found.equal("run.timed-out", f"{path}.timed_out", record.timed_out and finished, False)
-    found.equal("run.score", f"{path}.score", isinstance(record.score, Score), finished)
+    scored = isinstance(record.score, Score) or record.score == LABELS_CLOSED
+    found.equal("run.score", f"{path}.score", scored, finished)
     if record.result is not None:
         _audit_case(record, record.result, path, found)
     _audit_streams(record, path, found)
     _audit_artefact_names(record, path, found)
+
+
+def _profiler_failed(record: RunRecordV1 | RunRecord) -> bool:
+    """Whether the exit code is that of a profiler that failed around a fixture that did not."""
+    ncu = record.ncu if isinstance(record, RunRecord) else None
+    return isinstance(ncu, NcuProfile) and isinstance(ncu.counters, Unavailable)
 
 
 def _audit_times(record: RunRecordV1 | RunRecord, path: str, found: Findings) -> None:
@@ -132,9 +143,10 @@ def _audit_streams(record: RunRecord, path: str, found: Findings) -> None:
 def _audit_artefact_names(record: RunRecord, path: str, found: Findings) -> None:
     """Hashes that the record says twice: once beside a result, once in the list of its folder's files."""
     place = f"{path}.artefact_sha256"
+    streams = (record.streams.stdout, record.streams.stderr)
     wanted = {
-        record.streams.stdout.file: record.streams.stdout.sha256,
-        record.streams.stderr.file: record.streams.stderr.sha256,
+        # The digest of a compressed stream is that of its bytes, not of its file.
+        **{stream.file: stream.sha256 for stream in streams if not stream.file.endswith(".gz")},
         "config.json": bytes_sha256(canonical_text(record.case.config.model_dump())),
     }
     result = record.result

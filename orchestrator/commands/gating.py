@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.commands.console import finish, print_json, print_parts
+from orchestrator.commands.gating_cases import CasesOption, CoresOption, chosen_cases, gate_cases
 from orchestrator.commands.options import (
     DEFAULT_NUMERICS,
     RUNS_DIR,
@@ -40,11 +41,15 @@ from orchestrator.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from orchestrator.commands.reporting import Reports
     from orchestrator.environment import NumericSettings
+    from orchestrator.models import Case
+    from orchestrator.qualification import FrozenFile
     from orchestrator.runner import RunOptions
 
 
 def gate(
     case: CaseOption = "digits",
+    cases: CasesOption = None,
+    cores: CoresOption = None,
     config: ConfigOption = None,
     numerics: NumericsOption = DEFAULT_NUMERICS,
     records: RecordsOption = None,
@@ -81,8 +86,12 @@ def gate(
     as_json: JsonOption = False,
 ) -> None:
     """Run a case and judge its bits by the frozen record of this platform."""
-    name = f"{case if published is None else 'published'}.{numerics}"
+    name = f"{_subject(case, cases, published)}.{numerics}"
     with reporting(name, junit=junit, markdown=markdown, github=github) as reports:
+        if cases is None and cores is not None:
+            raise UsageError("--cores: belongs to --cases")
+        if cases is not None and (published or config or verbose or case != "digits"):
+            raise UsageError("--cases: goes with none of --case, --config, --published and --verbose")
         settings = settings_of(device, workspace, threads, vector, onednn_isa, mkl_cbwr)
         options = run_options(
             repeats=repeats,
@@ -101,17 +110,25 @@ def gate(
                 )
             _gate_published(published, draws or [], numerics, settings, options, runs_dir, as_json, reports)
             return
-        from orchestrator.gate import frozen_files, gate_case, signed_files
+        from orchestrator.gate import check_signed, frozen_files, gate_case
         from orchestrator.render import headline, remedy, verdict_table
         from orchestrator.reports import verdict_report
         from orchestrator.signing import load_public_key
 
+        key = None if require_signature is None else load_public_key(require_signature)
+        files = frozen_files(records or [], record, must_be_signed=key is not None)
+
+        def files_for(chosen: Case) -> list[FrozenFile]:
+            if key is not None:
+                check_signed(files, chosen, key)
+            return files
+
+        if cases is not None:
+            several = chosen_cases(cases, numerics, files)
+            gate_cases(several, cores, settings, options, files_for, runs_dir, as_json, reports)
+            return
         chosen = case_of(case, config, numerics)
-        if require_signature is None:
-            files = frozen_files(records or [], record)
-        else:
-            files = signed_files(records or [], record, chosen, load_public_key(require_signature))
-        outcome = gate_case(chosen, settings, options, files, runs_dir)
+        outcome = gate_case(chosen, settings, options, files_for(chosen), runs_dir)
         verdict = outcome.verdict
         reports.write(verdict_report(reports.name, verdict, outcome.run))
         if as_json:
@@ -121,6 +138,13 @@ def gate(
         if not verdict.qualified:
             line = f"{headline(verdict)}; {remedy(verdict, str(outcome.run.folder))}"
             finish(ExitCode.DISQUALIFIED, line)
+
+
+def _subject(case: str, cases: str | None, published: Path | None) -> str:
+    """What the whole gate is called in its reports."""
+    if published is not None:
+        return "published"
+    return case if cases is None else "cases"
 
 
 def _gate_published(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +18,12 @@ _MEMBERS = ("train_images", "train_labels", "test_images")
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
-    """Training images with labels, and query images whose labels the task process never sees.
+class Inputs:
+    """Training images with labels, and query images without: all that predictions are made from.
 
     name: the source and its choices, for messages.
     train_images: float32 (N, 1, 9, 9) in [0, 1]. train_labels: int64 (N,) in 0..9.
-    test_images: float32 (M, 1, 9, 9) in [0, 1]. query_labels: int64 (M,) in 0..9, never archived.
+    test_images: float32 (M, 1, 9, 9) in [0, 1].
     train_indices: int64 (N,), test_indices: int64 (M,): rows of the source; None where there is none.
     """
 
@@ -31,12 +31,25 @@ class Dataset:
     train_images: npt.NDArray[np.float32]
     train_labels: npt.NDArray[np.int64]
     test_images: npt.NDArray[np.float32]
-    query_labels: npt.NDArray[np.int64]
     train_indices: npt.NDArray[np.int64] | None
     test_indices: npt.NDArray[np.int64] | None
 
 
-def write_archive(dataset: Dataset, path: Path) -> None:
+@dataclass(frozen=True, eq=False)
+class Dataset(Inputs):
+    """Inputs with their query labels, which are never archived: the task process does not see them.
+
+    query_labels: int64 (M,) in 0..9.
+    """
+
+    query_labels: npt.NDArray[np.int64]
+
+    def inputs(self) -> Inputs:
+        """The same without the query labels, for whoever is not to see them yet."""
+        return Inputs(**{field.name: getattr(self, field.name) for field in fields(Inputs)})
+
+
+def write_archive(dataset: Inputs, path: Path) -> None:
     """Write the input archive: an uncompressed `.npz` of exactly the three arrays that the task reads.
 
     The members are `train_images`, `train_labels` and `test_images`, in this order, little-endian.

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import orchestrator.records
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 pytestmark = [
@@ -23,6 +25,7 @@ _WORKSPACES = (":16:8", ":4096:8", ":0:0")
 
 def _run(folder: Path, *arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "orchestrator", "run", "--device", "cuda", "--json", "--quiet"]
+    command += [] if "--numerics" in arguments else ["--numerics", "native"]
     command += ["--runs-dir", str(folder), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -74,6 +77,26 @@ def test_the_platform_names_gpu_and_cublas(by_workspace: dict[str, dict[str, Any
     platform = by_workspace[":16:8"]["result"]["platform"]
     assert platform["gpu"] == torch.cuda.get_device_name()
     assert platform["cublas"].count(".") == 2
+
+
+def test_portable_training_gives_a_gpu_the_bits_of_a_cpu_at_every_step(tmp_path: Path) -> None:
+    # The shipped record was frozen on a CPU, with its trace.
+    command = [sys.executable, "-m", "orchestrator", "gate", "--device", "cuda", "--json"]
+    done = subprocess.run(
+        [*command, "--runs-dir", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["level_reached"] == "bitwise"
+    (trace,) = tmp_path.glob("*/result.trace")
+    (frozen,) = (Path(orchestrator.records.__file__).parent).glob("digits-portable-*.trace")
+    assert trace.read_bytes() == frozen.read_bytes()
+
+
+def test_a_trace_moves_no_bit_of_the_captured_task(tmp_path: Path) -> None:
+    native = ("--case", "digits", "--numerics", "native")
+    plain, traced = _run(tmp_path, *native), _run(tmp_path, *native, "--trace")
+    assert _groups(plain) == _groups(traced)
+    assert traced["result"]["trace"]["same_process_chain_heads_matched"] is True
 
 
 @pytest.mark.skipif(not _MNIST.is_dir(), reason="../shared/mnist is not there")

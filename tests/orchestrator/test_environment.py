@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from fixture.digests import environment_sha256
 from orchestrator.environment import (
     ATTESTATION_VARIABLE,
+    NAMES_VARIABLE,
     NumericSettings,
     build_environment,
     default_settings,
+    switches_numerics,
     validate,
 )
 from orchestrator.errors import UsageError
@@ -197,6 +199,7 @@ def test_what_was_asked_for_gets_through_and_counts_in_the_digest() -> None:
         ("OMP_NUM_THREADS", "qualgate sets this variable itself"),
         ("CUDA_DEVICE_ORDER", "qualgate sets this variable itself"),
         ("LC_ALL", "qualgate sets this variable itself"),
+        (NAMES_VARIABLE, "qualgate sets this variable itself"),
         (ATTESTATION_VARIABLE, "qualgate sets this variable itself"),
         ("PYTHONPATH", "it would run or redirect code"),
         ("LD_PRELOAD", "it would run or redirect code"),
@@ -214,3 +217,25 @@ def test_what_must_not_be_asked_for_is_refused(name: str, problem: str) -> None:
     with pytest.raises(UsageError) as caught:
         build(inherited, name)
     assert f"cannot pass {name!r} through: {problem}" in str(caught.value)
+
+
+# --- under a profiler -----------------------------------------------------------------------------
+
+
+def test_under_a_profiler_every_variable_is_named_and_the_names_are_attested() -> None:
+    plain = build_environment(X86, inherited={"PATH": "/bin"}, machine="x86_64")
+    named = build_environment(X86, inherited={"PATH": "/bin"}, machine="x86_64", under_profiler=True)
+    assert named.variables.keys() - plain.variables.keys() == {NAMES_VARIABLE}
+    assert NAMES_VARIABLE not in plain.variables
+    names = named.variables[NAMES_VARIABLE].split(",")
+    assert sorted(names) == sorted(named.variables.keys() - {ATTESTATION_VARIABLE})
+    held = {name: value for name, value in named.variables.items() if name != ATTESTATION_VARIABLE}
+    assert named.sha256 == environment_sha256(held) != plain.sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "is_switch"),
+    [("MKL_DEBUG_CPU_TYPE", True), ("OMP_PLACES", True), ("CUDA_INJECTION64_PATH", False), ("PWD", False)],
+)
+def test_numeric_switches_are_known_by_name(name: str, is_switch: bool) -> None:
+    assert switches_numerics(name) is is_switch

@@ -40,13 +40,17 @@ ANY_NUMBER = {
     "mean", "paired_idle_w", "power_w", "temperature_c", "time_s", "unadjusted_mj_per_task", "values",
 }  # fmt: skip
 NON_NEGATIVE = {
-    "lower_95",
+    "largest_absolute_error", "largest_ratio",
+    "accuracy_percent", "mean_accuracy_percent", "sample_sd_percent",
+    "dram_read_bytes", "dram_write_bytes", "l2_hit_rate_percent", "l2_read_bytes", "l2_write_bytes",
+    "lower_95", "value",
     "cuda_ms_per_task", "energy_mj", "inverse_max_abs_error", "largest_relative_difference",
     "maximum_gradient_abs_error", "momentum", "preparation_seconds", "query_latency_s", "relative_spread",
     "repeat_ms", "required_accuracy_percent", "sample_sd", "self_time_us", "settle_seconds",
     "wall_ms_per_task", "weight_decay",
 }  # fmt: skip
 POSITIVE = {
+    "absolute_tolerance", "relative_tolerance",
     "degrees_of_freedom", "estimate", "live_reduction", "peak_reduction", "upper_95",
     "allowed_relative_spread", "assumed_max_domain_power_w", "calibration_ms", "learning_rate",
     "power_limit_w", "smallest_step_mj", "tolerance", "update_period_s",
@@ -54,7 +58,9 @@ POSITIVE = {
 NUMBERS = ANY_NUMBER | NON_NEGATIVE | POSITIVE
 SIGNED = ANY_NUMBER | {"returncode", "allocated_bytes"}
 AT_LEAST_ONE = {
-    "compared_fields", "live_bytes", "peak_bytes", "processes",
+    "elements",
+    "query_count",
+    "compared_fields", "live_bytes", "passes", "peak_bytes", "processes",
     "affinity_cpus", "batch_size", "calls", "depth", "epochs", "fields", "invocations", "logical_cpus",
     "max_energy_range_uj", "parameter_count", "repeats", "repeats_per_trial", "required_updates",
     "run_count", "test_count", "threads", "total", "total_memory_bytes", "train_count", "version",
@@ -62,26 +68,29 @@ AT_LEAST_ONE = {
 }  # fmt: skip
 
 VOCABULARY = {
+    "reference",
     "counted", "verdict",
     "action", "cublas_workspace_config", "difference_kind", "group", "kind", "level_asked", "level_reached",
     "levels", "mode", "numerics", "requested_scope", "same_process_reference_hashes_matched",
     "state_hash_keys_checked", "workspace",
 }  # fmt: skip
-FILE_NAMES = {"predictions_file", "file", "archive_file", "query_labels_file"}
+FILE_NAMES = {"predictions_file", "file", "archive_file", "query_labels_file", "frozen_file"}
 FILE_MAPS = {"source_sha256", "artefact_sha256"}
 PARAMETER_MAPS = {"initial_parameter_sha256", "final_parameter_sha256", "final_velocity_sha256"}
-TEXT_MAPS = {"arrays", "variables", "platform_key", "kernel_probes"}
+TEXT_MAPS = {"added_variables", "device_attributes", "arrays", "variables", "platform_key", "kernel_probes"}
 MAPS = FILE_MAPS | PARAMETER_MAPS | TEXT_MAPS
-MAY_BE_EMPTY_TEXT = {"stdout", "stderr", "remedy", "expected", "found", "frozen"}
+MAY_BE_EMPTY_TEXT = {"printed", "printed_unit", "stdout", "stderr", "remedy", "expected", "found", "frozen"}
 NOT_EMPTY = PARAMETER_MAPS | {
-    "process_values", "rows",
-    "aliases", "cases", "checks", "command", "domains", "draws", "files", "epoch_permutation_sha256", "groups",
+    "seeds",
+    "counters", "files", "process_values", "rows",
+    "aliases", "cases", "checks", "command", "domains", "draws", "epoch_permutation_sha256", "groups",
     "kernel_probes", "levels", "named_tensors", "repeat_ms", "runs", "same_process_reference_hashes_matched",
     "source_sha256", "trials", "unique_storages", "values",
 }  # fmt: skip
 NULLABLE_V1 = {"energy"}
 NULLABLE = {
-    "artefacts", "ratio", "upper_95",
+    "largest_absolute_error", "largest_ratio",
+    "artefacts", "ncu", "ratio", "upper_95",
     "after", "before", "compute_capability", "cublas", "cuda", "cuda_device_index", "difference_kind",
     "driver", "energy", "expected_sha256", "failure", "first_difference", "frozen", "graphics_clock_mhz",
     "gpu", "level_reached", "memory_clock_mhz", "power_w", "profile", "relative_spread", "repetition",
@@ -330,7 +339,9 @@ def may_be_null(place: Place, version: int) -> bool:
 def may_be_empty_text(place: Place) -> bool:
     if place.parent == "" and place.name in ("expected", "found"):  # the labels of a verdict's two sides
         return False
-    return place.name in MAY_BE_EMPTY_TEXT or place.parent in ("variables", "platform_key")
+    return place.name in MAY_BE_EMPTY_TEXT or place.parent in (
+        "added_variables", "variables", "platform_key",
+    )  # fmt: skip
 
 
 def may_be_negative(place: Place) -> bool:
@@ -436,7 +447,15 @@ SAMPLES = {
     "audit": Sample(kind("audit", 1), samples.audit_report),
     "bisection": Sample(kind("bisection", 1), samples.bisection),
     "study": Sample(kind("study", 1), samples.study),
+    "validation": Sample(kind("validation", 1), samples.validation),
     "config": Sample(kind("config", 1), lambda: dict(samples.CONFIG)),
+    "protocol": Sample(kind("protocol", 1), samples.protocol),
+    "digits-protocol": Sample(kind("protocol", 1), samples.digits_protocol),
+    "synthetic-protocol": Sample(kind("protocol", 1), samples.synthetic_protocol),
+    "plan": Sample(kind("qualification-plan", 1), samples.qualification_plan),
+    "scores": Sample(kind("qualification-scores", 1), samples.qualification_scores),
+    "qualification-verdict": Sample(kind("qualification-verdict", 1), samples.qualification_verdict),
+    "one-draw-verdict": Sample(kind("qualification-verdict", 1), samples.one_draw_verdict),
 }
 SEEDS = ("seed-without-energy", "seed")
 named_samples = pytest.mark.parametrize("name", SAMPLES)

@@ -329,8 +329,8 @@ DEVICE = {
 def test_the_device_of_the_page_is_the_runs() -> None:
     cells = cells_of(page(DEVICE | PUBLISHED))
     assert ncu.other_device(cells, cuda_result()) is None
-    assert ncu.device_facts(cells)["CC"] == "8.0"
-    assert ncu.device_facts(cells)["device__attribute_display_name"] == "NVIDIA A100-SXM4-40GB"
+    assert ncu.device_attributes(cells)["CC"] == "8.0"
+    assert ncu.device_attributes(cells)["device__attribute_display_name"] == "NVIDIA A100-SXM4-40GB"
 
 
 @pytest.mark.parametrize(

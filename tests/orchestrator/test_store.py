@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from orchestrator.errors import StorageError, UsageError
-from orchestrator.store import write_atomically
+from orchestrator.store import compress_file, write_atomically
 
 
 def names(folder: Path) -> list[str]:
@@ -174,3 +175,27 @@ def test_of_many_writers_exactly_one_wins(tmp_path: Path) -> None:
     assert won.count(True) == 1
     assert (tmp_path / "f").read_bytes() == bytes([won.index(True)]) * 10_000
     assert names(tmp_path) == ["f"]
+
+
+def test_a_file_is_compressed_in_place_to_the_same_bytes_each_time(tmp_path: Path) -> None:
+    data = os.urandom(1000) * 300
+    stored = set()
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "stdout.txt").write_bytes(data)
+        target = compress_file(folder / "stdout.txt")
+        assert names(folder) == [target.name] == ["stdout.txt.gz"]
+        assert gzip.decompress(target.read_bytes()) == data
+        assert target.stat().st_size < len(data)
+        stored.add(target.read_bytes())
+    assert len(stored) == 1
+
+
+def test_a_file_that_cannot_be_compressed_stays(tmp_path: Path) -> None:
+    (tmp_path / "stdout.txt").write_bytes(b"evidence")
+    (tmp_path / "stdout.txt.gz").mkdir()
+    with pytest.raises(StorageError, match="cannot be compressed"):
+        compress_file(tmp_path / "stdout.txt")
+    assert names(tmp_path) == ["stdout.txt", "stdout.txt.gz"]
+    assert (tmp_path / "stdout.txt").read_bytes() == b"evidence"

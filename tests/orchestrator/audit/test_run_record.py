@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+import platform
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.audit.evidence import audit_path
 from orchestrator.audit.records import audit_record
+from orchestrator.cases import named_case
 from orchestrator.codec import check_model
+from orchestrator.environment import default_settings
 from orchestrator.models import FixtureResult, RunRecord
-from orchestrator.runner import Run
+from orchestrator.runner import Run, RunOptions, new_run_folder, run_case
 from tests.orchestrator.audit.lies import GONE, Json, Lie, audit_json, other_hash, planted, plus
 from tests.strategies import seed_run
 
@@ -43,7 +48,7 @@ LIES = [
         f"{RESULT}.same_process_reference_hashes_matched"),
     Lie(f"{ARRAYS}.scores_sha256.shape", [10, 100], "hashes.array-shape"),
     Lie(f"{ARRAYS}.scores_sha256.dtype", "float64", "hashes.array-dtype"),
-    Lie(f"{ARRAYS}.scores_sha256", GONE, "hashes.array-names", ARRAYS),
+    Lie(f"{ARRAYS}.scores_sha256", GONE, "hashes.array-names"),
     Lie(f"{ARRAYS}.predictions_sha256.value_sha256", other_hash, "hashes.integer-value-digest"),
     Lie(f"{METADATA}.predictions_sha256", other_hash, "hashes.integer-value-digest",
         f"{ARRAYS}.predictions_sha256.value_sha256"),
@@ -123,6 +128,15 @@ def test_a_lie_is_found_by_its_rule(lie: Lie, record: Json) -> None:
     assert lie.found_in(findings), findings
 
 
+def test_a_traced_run_is_clean(tmp_path: Path) -> None:
+    settings = default_settings(platform.machine())
+    options = RunOptions(repeats=1, trace=True)
+    run = run_case(named_case("synthetic-300-100"), settings, options, new_run_folder(tmp_path, "traced"))
+    assert run.result.trace is not None
+    report = audit_path(run.folder)
+    assert report.sound, report.files[0].findings
+
+
 def test_the_record_of_a_failed_run_is_sound(record: Json) -> None:
     failed = {
         **record,
@@ -188,7 +202,7 @@ ENERGY_LIES = [
 
 @pytest.fixture
 def metered(record: Json) -> Json:
-    """The fresh run as an A100 with the seed's energy would have left it, judged by the fixture's own code."""
+    """The fresh run as the seed's A100 would have left it, its energy judged by the fixture's own code."""
     seed = seed_run()
     measured = copy.deepcopy(seed["result"]["energy"])
     energy: Any = import_module("energy")  # the fixture's module, which pytest's path knows by bare name
