@@ -9,13 +9,16 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 DEVICE ?= cpu
 T ?= tests
+PUBLISHED ?= mnist-medium-a100
+# Where freeze-mnist leaves its evidence; an interrupted qualification goes on there.
+OUT ?= qualgate-runs
 # Further torch releases for portability-check. INSTALL=1 downloads them, qemu and foreign Pythons into
 # .portability/ and nothing into the system; without it, what is there is used and the rest said to be missing.
 TORCHES ?= 2.5.1
 
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help install install-test gate test lint bench schemas freeze-shipped mnist-draws device-check \
+.PHONY: help install install-test gate test lint bench schemas freeze-shipped freeze-mnist mnist-draws device-check \
   planted-faults portability-check clean
 
 help: ## List the targets
@@ -60,7 +63,13 @@ freeze-shipped: install ## Freeze the default case into the package: REASON="...
 	$(BIN)/qualgate freeze --records orchestrator/records --reason "$(REASON)" \
 	  $(if $(OLD),--supersedes "$(OLD)")
 
-mnist-draws: install ## Reproduce published MNIST draws: PUBLISHED=file IDX=folder
+freeze-mnist: install ## Qualify MNIST draws 0 to 5 and put the frozen records into the package: IDX=folder [OUT=folder]
+	for numerics in portable native; do \
+	  $(BIN)/qualgate qualify mnist-0-5-$$numerics --idx-dir "$(IDX)" --out "$(OUT)/mnist-0-5-$$numerics" || exit; \
+	  cp "$(OUT)/mnist-0-5-$$numerics"/frozen/* orchestrator/records/ || exit; \
+	done
+
+mnist-draws: install ## Reproduce published MNIST draws: IDX=folder [PUBLISHED=file]
 	$(BIN)/qualgate gate --published "$(PUBLISHED)" --idx-dir "$(IDX)"
 
 device-check: install-test ## The checks that need a CUDA device, in one command

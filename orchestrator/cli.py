@@ -22,6 +22,7 @@ from orchestrator.commands import (
     running,
     signing,
     studying,
+    validating,
 )
 from orchestrator.commands.console import complain
 from orchestrator.errors import ExitCode, Interrupted, QualgateError
@@ -42,6 +43,7 @@ for _command in (
     records.compare,
     bisecting.bisect,
     auditing.audit,
+    validating.validate,
     inputs.data,
     records.schema,
     machine.doctor,

@@ -284,7 +284,8 @@ def _meant_branch(union: Any) -> list[Any]:
         in_member = error.validator in ("required", "additionalProperties")
         wrong_type = depth == here and error.validator == "type"
         # The tag of a discriminated union says which branch was meant.
-        wrong_tag = depth == here + 1 and error.validator == "const" and isinstance(error.validator_value, str)
+        is_tag = error.validator == "const" and isinstance(error.validator_value, str)
+        wrong_tag = depth == here + 1 and is_tag
         complaint = _Complaint(error, depth + in_member, wrong_type or wrong_tag)
         branches.setdefault(error.schema_path[0], []).append(complaint)
     return [complaint.fault for complaint in min(branches.values(), key=_distance)]

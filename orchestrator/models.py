@@ -1208,8 +1208,8 @@ class Divergence(Strict):
     epoch: Count
     step: Count | None
     tensor: Text | None
-    expected: Text
-    found: Text
+    expected: str
+    found: str
 
 
 class TensorDifference(Strict):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cases import named_case
+from orchestrator.codec import load_as
 from orchestrator.environment import NumericSettings
 from orchestrator.errors import UsageError
 from orchestrator.hashing import array_sha256
@@ -36,6 +38,30 @@ class DrawVerdict:
     def qualified(self) -> bool:
         """Whether every published fact was reproduced."""
         return not self.differences
+
+
+def shipped_tables() -> dict[str, Path]:
+    """The published tables that ship with the package, by name."""
+    folder = Path(str(resources.files("orchestrator.records"))) / "published"
+    return {path.stem: path for path in sorted(folder.glob("*.json"))}
+
+
+def load_table(name_or_path: str) -> PublishedDraws:
+    """Read a published table: a shipped one by its name, any other by its path.
+
+    Raises:
+        UsageError: for a name that no shipped table has.
+        InputError: when the file cannot be read, or is another record.
+        EvidenceError: when it is damaged.
+    """
+    path = Path(name_or_path)
+    if path.suffix != ".json" and path.name == name_or_path:
+        shipped = shipped_tables()
+        if name_or_path not in shipped:
+            names = ", ".join(shipped)
+            raise UsageError(f"found table {name_or_path!r}, expected {names}, or a path ending in .json")
+        path = shipped[name_or_path]
+    return load_as(path, PublishedDraws)
 
 
 def reproduce_draws(

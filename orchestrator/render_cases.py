@@ -10,7 +10,7 @@ from rich.table import Table
 
 from orchestrator.errors import ExitCode, QualgateError
 from orchestrator.models import Case, Verdict
-from orchestrator.render import first_of, headline, new_table
+from orchestrator.render import GROUP_TITLES, first_of, headline, new_table
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ def cases_table(cases: Sequence[GatedCase]) -> Table:
     table = new_table("cases")
     for name in ("case", "numerics", "asked", "reached"):
         table.add_column(name)
-    table.add_column("first difference, or why there is no verdict", overflow="fold")
+    table.add_column("first difference", overflow="fold")
     table.add_column("time", justify="right")
     for item in cases:
         verdict = item.outcome
         if isinstance(verdict, QualgateError):
-            asked, reached, found = "–", "no verdict", f"exit code {verdict.exit_code}: {verdict}"  # noqa: RUF001
+            cells = ("", "no verdict", f"exit code {verdict.exit_code}: {verdict.what}")
         else:
-            asked, reached, found = verdict.level_asked, verdict.level_reached or "none", _first(verdict)
-        table.add_row(item.case.name, item.case.numerics, asked, reached, found, f"{item.duration_s:.1f} s")
+            cells = (verdict.level_asked, verdict.level_reached or "none", _first(verdict))
+        table.add_row(item.case.name, item.case.numerics, *cells, f"{item.duration_s:.1f} s")
     return table
 
 
 def _first(verdict: Verdict) -> str:
     for group in verdict.groups:
         if group.differences:
-            return f"{group.group}: {first_of(group)}"
+            return f"{GROUP_TITLES[group.group]}: {first_of(group)}"
     return ""
 
 

@@ -242,7 +242,7 @@ def run_case(
         under_profiler=under_profiler,
     )
     dataset = dataset or load_dataset(case.data, options)
-    prepared = _prepare(case, dataset, options.sources or _fixture_folder(), folder)
+    prepared = _prepare(case, dataset, options.sources or fixture_folder(), folder)
     command = _command(case, settings, options, folder)
     if profiler is not None:
         command = [*profiler.command, *command]
@@ -256,7 +256,7 @@ def run_case(
         echo=options.echo,
         meanwhile=_prepare_to_read,
     )
-    failure: QualgateError | None = _process_failure(outcome, options, folder, under_profiler)
+    failure: QualgateError | None = process_failure(outcome, options, folder, under_profiler)
     result: models.FixtureResult | None = None
     score: models.Score | models.Unavailable = models.Unavailable(
         unavailable="the run left no predictions", remedy=""
@@ -320,7 +320,7 @@ def _prepare(case: models.Case, dataset: Inputs, fixture: Path, folder: Path) ->
 
     write_archive(dataset, folder / "input.npz")
     write_atomically(folder / "config.json", config_text(case.config))
-    sources = _snapshot(fixture, folder / "fixture")
+    sources = snapshot_sources(fixture, folder / "fixture")
     return _Prepared(
         input_hashes=input_hashes(dataset),
         archive_sha256=file_sha256(folder / "input.npz"),
@@ -338,7 +338,7 @@ def input_hashes(dataset: Inputs) -> models.InputHashes:
     )
 
 
-def _fixture_folder() -> Path:
+def fixture_folder() -> Path:
     """The fixture's sources: a folder that is run, not a package that is imported."""
     found = find_spec("fixture.digests")
     if found is None or found.origin is None:
@@ -346,7 +346,7 @@ def _fixture_folder() -> Path:
     return Path(found.origin).parent
 
 
-def _snapshot(source: Path, target: Path) -> dict[str, str]:
+def snapshot_sources(source: Path, target: Path) -> dict[str, str]:
     """Copy the fixture's sources; returns their hashes by the names that records use."""
     hashes = {}
     for relative, name in _source_files(source):
@@ -359,7 +359,7 @@ def _snapshot(source: Path, target: Path) -> dict[str, str]:
 
 def source_hashes(sources: Path | None = None) -> dict[str, str]:
     """Hashes of the fixture's sources, the installed ones or a folder's, by the names that records use."""
-    source = sources or _fixture_folder()
+    source = sources or fixture_folder()
     return {name: file_sha256(source / relative) for relative, name in _source_files(source)}
 
 
@@ -394,9 +394,10 @@ def _command(case: models.Case, settings: NumericSettings, options: RunOptions, 
 # --- what comes out -------------------------------------------------------------------------------
 
 
-def _process_failure(
-    outcome: ProcessOutcome, options: RunOptions, folder: Path, under_profiler: bool
+def process_failure(
+    outcome: ProcessOutcome, options: RunOptions, folder: Path, under_profiler: bool = False
 ) -> QualgateError | None:
+    """Why the fixture left no `result.json` in its folder; None when it did."""
     if outcome.timed_out:
         return RunTimedOut(
             f"the fixture ran longer than {options.timeout_s:g} s and was killed with its group",

@@ -86,9 +86,9 @@ def run_side_by_side(
 ) -> list[Finished[T]]:
     """Do `act` on every job in a process of its own; returns what became of each, in the order of `jobs`.
 
-    The threads of the jobs that run at one time are together at most `cores`. What `act` returns has to be
-    picklable; `tell` is told of each job as it ends. Call it in the main thread, with no other beside it:
-    forks and signals are no matter for threads.
+    No job may be there twice. The threads of those that run at one time are together at most `cores`. What
+    `act` returns has to be picklable; `tell` is told of each job as it ends. Call it in the main thread,
+    with no other beside it: forks and signals are no matter for threads.
 
     Raises:
         UsageError: for a job with more threads than `cores`.
@@ -138,17 +138,18 @@ class _Worker(Generic[T]):
 
     def finish(self) -> Finished[T]:
         """What became of the job; waits for the end of its process."""
+        outcome: T | QualgateError
         try:
-            outcome: T | QualgateError = self.outcome.recv()
+            outcome = self.outcome.recv()
+            self.process.join()
         except EOFError:
-            outcome = None
-        self.process.join()
-        self.outcome.close()
-        if outcome is None:
+            self.process.join()
             outcome = FixtureFailed(
-                f"the process that ran {self.job.case.name} ended with {self.process.exitcode} and no outcome",
+                f"the process that gates it ended with {self.process.exitcode} in the middle",
+                where=self.job.case.name,
                 remedy="look for the out-of-memory killer; a traceback, if there is one, is above",
             )
+        self.outcome.close()
         return Finished(self.job, outcome, time.monotonic() - self._started_s)
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PURE = (
     "errors", "json_text", "models", "codec", "hashing", "fingerprint", "environment", "verdict", "render",
     "availability", "reports", "costs", "ratios", "render_costs", "study_plan", "study_rows",
-    "ncu", "printed_numbers", "render_profile", "accuracy", "render_qualify",
+    "ncu", "printed_numbers", "render_profile", "accuracy", "render_qualify", "render_validation",
     *(
         f"audit/{name}"
         for name in (
@@ -26,6 +26,7 @@ PURE = (
 EDGES = (
     "store", "process", "probe", "runner", "qualification", "gate", "schema_export", "cli", "published",
     "comparison", "data_command", "doctor", "study", "signing", "profiling", "locking", "protocol", "qualify",
+    "validation_run",
     "audit.artefacts", "audit.evidence",
 )  # fmt: skip
 
@@ -102,7 +103,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "profile", "gate", "freeze", "compare", "audit", "data", "schema", "doctor", "keygen", "verify"],
+    ["run", "profile", "validate", "gate", "freeze", "qualify", "compare", "audit", "data", "schema", "doctor", "keygen", "verify"],
 )
 def test_help_of_a_command_loads_no_models(command: str) -> None:
     assert not {"torch", "numpy", "jsonschema", "orchestrator.models"} & loaded_by(command, "--help")

@@ -44,6 +44,8 @@ def test_the_wheel_holds_code_schemas_records_and_data(unpacked: Path) -> None:
     for name in (
         "orchestrator/cli.py",
         "orchestrator/datasets/digits.csv.gz",
+        "orchestrator/protocols/mnist-medium.toml",
+        "orchestrator/records/published/mnist-medium-a100.json",
         "fixture/__main__.py",
         "fixture/numerics/native.py",
         "schemas/run-record.v2.schema.json",
@@ -59,7 +61,7 @@ def test_every_source_file_of_the_checkout_is_in_the_wheel(unpacked: Path) -> No
             ["git", "ls-files", package], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.split()
         assert tracked
-        missing = [n for n in tracked if n.endswith((".py", ".json")) and not (unpacked / n).is_file()]
+        missing = [n for n in tracked if n.endswith((".py", ".json", ".toml")) and not (unpacked / n).is_file()]
         assert not missing
 
 

@@ -57,7 +57,10 @@ def gate(
         Path | None, typer.Option("--record", help="Judge by this frozen record alone.")
     ] = None,
     published: Annotated[
-        Path | None, typer.Option("--published", help="Reproduce a published table of MNIST draws.")
+        str | None,
+        typer.Option(
+            "--published", help="Reproduce a published table of MNIST draws: mnist-medium-a100, or a file."
+        ),
     ] = None,
     draws: Annotated[list[int] | None, typer.Option("--draw", help="Only these draws of the table.")] = None,
     device: DeviceOption = "cpu",
@@ -148,7 +151,7 @@ def _subject(case: str, cases: str | None, published: Path | None) -> str:
 
 
 def _gate_published(
-    path: Path,
+    name_or_path: str,
     draws: list[int],
     numerics: str,
     settings: NumericSettings,
@@ -159,9 +162,7 @@ def _gate_published(
 ) -> None:
     from dataclasses import asdict
 
-    from orchestrator.codec import load_as
-    from orchestrator.models import PublishedDraws
-    from orchestrator.published import DrawVerdict, reproduce_draws
+    from orchestrator.published import DrawVerdict, load_table, reproduce_draws
     from orchestrator.render import draw_table
     from orchestrator.reports import draws_report
 
@@ -169,13 +170,13 @@ def _gate_published(
         mark = "equal" if verdict.qualified else "differs"
         print(f"draw {verdict.draw}: {mark}", file=sys.stderr, flush=True)
 
-    table = load_as(path, PublishedDraws)
+    table = load_table(name_or_path)
     verdicts = reproduce_draws(table, draws, numerics, settings, options, runs_dir, report)
     reports.write(draws_report(reports.name, verdicts))
     if as_json:
         print_json([asdict(item) | {"qualified": item.qualified} for item in verdicts])
     else:
-        print_parts(draw_table(verdicts))
+        print_parts(draw_table(verdicts), f"published: {table.note}")
     failed = [item for item in verdicts if not item.qualified]
     if failed:
         first = failed[0].differences[0]

@@ -58,7 +58,7 @@ POSITIVE = {
 NUMBERS = ANY_NUMBER | NON_NEGATIVE | POSITIVE
 SIGNED = ANY_NUMBER | {"returncode", "allocated_bytes"}
 AT_LEAST_ONE = {
-    "elements",
+    "elements", "steps_per_epoch",
     "query_count",
     "compared_fields", "live_bytes", "passes", "peak_bytes", "processes",
     "affinity_cpus", "batch_size", "calls", "depth", "epochs", "fields", "invocations", "logical_cpus",
@@ -81,6 +81,7 @@ TEXT_MAPS = {"added_variables", "device_attributes", "arrays", "variables", "pla
 MAPS = FILE_MAPS | PARAMETER_MAPS | TEXT_MAPS
 MAY_BE_EMPTY_TEXT = {"printed", "printed_unit", "stdout", "stderr", "remedy", "expected", "found", "frozen"}
 NOT_EMPTY = PARAMETER_MAPS | {
+    "chain_heads", "tensors",
     "seeds",
     "counters", "files", "process_values", "rows",
     "aliases", "cases", "checks", "command", "domains", "draws", "epoch_permutation_sha256", "groups",
@@ -89,6 +90,8 @@ NOT_EMPTY = PARAMETER_MAPS | {
 }  # fmt: skip
 NULLABLE_V1 = {"energy"}
 NULLABLE = {
+    "difference", "divergence", "first_divergence", "kept_step", "largest_ulp_distance", "step", "tensor",
+    "trace",
     "largest_absolute_error", "largest_ratio",
     "artefacts", "ncu", "ratio", "upper_95",
     "after", "before", "compute_capability", "cublas", "cuda", "cuda_device_index", "difference_kind",
@@ -99,7 +102,7 @@ NULLABLE = {
 }  # fmt: skip
 NEVER_NULL = {
     ("draws", "test_indices_sha256"), ("draws", "train_indices_sha256"), ("hardware", "driver"),
-    ("hardware", "gpu"),
+    ("hardware", "gpu"), ("kept_step", "step"), ("difference", "tensor"),
 }  # fmt: skip
 
 HASH = re.compile(r"[0-9a-f]{64}")

@@ -38,6 +38,7 @@ def failed(**changed: Any) -> Verdict:
         "level_asked": "bitwise",
         "level_reached": "predictions",
         "first_difference": DIFFERENCE,
+        "first_divergence": None,
         "difference_kind": None,
         "repetition": None,
         "source_changes": [],
@@ -56,6 +57,28 @@ def test_a_failure_names_the_field_and_both_hashes_first() -> None:
     assert "\n" not in line
 
 
+PARTED = {
+    "epoch": 1, "step": 17, "tensor": "gradients.weights.2", "expected": "c" * 32, "found": "d" * 32,
+}  # fmt: skip
+
+
+def test_a_traced_failure_names_the_step_first_and_then_the_hash() -> None:
+    line = headline(failed(first_divergence=PARTED))
+    where = "first difference at epoch 1, step 17, in gradients.weights.2: frozen cccccccccccc…, found dddd"
+    assert where in line
+    assert "then in scores_sha256" in line
+    assert "epoch 1, step 17, in gradients.weights.2" in text_of(
+        verdict_table(failed(first_divergence=PARTED))
+    )
+
+
+@pytest.mark.parametrize("group", ["input_hashes", "initial_parameter_sha256", "epoch_permutation_sha256"])
+def test_what_goes_into_the_training_differs_before_its_first_step(group: str) -> None:
+    before = {**DIFFERENCE, "field": f"{group}.0"}
+    line = headline(failed(first_difference=before, first_divergence=PARTED))
+    assert f"first difference in {group}.0: frozen aaaaaaaaaaaa…" in line
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -65,12 +88,12 @@ def test_a_failure_names_the_field_and_both_hashes_first() -> None:
     ],
 )
 def test_a_change_says_what_changed(changed: dict[str, Any], said: str) -> None:
-    again = {"same_bits": True, "differences": []}
+    again = {"same_bits": True, "differences": [], "first_divergence": None}
     assert said in headline(failed(difference_kind="change", repetition=again, **changed))
 
 
 def test_nondeterminism_is_not_called_a_change() -> None:
-    again = {"same_bits": False, "differences": [DIFFERENCE]}
+    again = {"same_bits": False, "differences": [DIFFERENCE], "first_divergence": None}
     line = headline(failed(difference_kind="nondeterminism", repetition=again, source_changes=[CHANGE]))
     assert "nondeterminism" in line
     assert "a change" not in line
