@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from orchestrator.qualification import (
     load_folders,
     load_frozen,
     match_record,
+    one_freezer,
     require_agreement,
     shipped_records,
     write_frozen,
@@ -125,12 +126,16 @@ def freeze_case(
     supersedes: Path | None,
     runs: int,
     runs_dir: Path,
+    say: Callable[[str], object],
     signer: CryptoSigner | None = None,
 ) -> tuple[Path, QualificationRecord]:
     """Run a case in fresh processes, freeze its bits when they agree, and sign them if there is a signer.
 
+    `say` gets what a person should know and no report holds, a line at a time.
+
     Raises:
-        UsageError: for too few runs, no reason, or a record that is there already.
+        UsageError: for too few runs, no reason, a record that is there already, or another process that
+            freezes into the folder.
         EvidenceError: when the runs do not agree.
         RunError, Interrupted: when a run fails.
     """
@@ -139,14 +144,15 @@ def freeze_case(
     if not reason.strip():
         raise UsageError("--reason: found nothing, expected why these bits are the right ones")
     old = None if supersedes is None else load_frozen(supersedes)
-    present = load_folders([folder]) if folder.is_dir() else []
-    done = [
-        run_case(case, settings, options, new_run_folder(runs_dir, f"{case.name}-freeze-{index}"))
-        for index in range(runs)
-    ]
-    require_agreement(done)
-    key = platform_key(done[0].result.platform, done[0].result.numerics)
-    check_not_frozen(present, case, key, old)
-    record = freeze(done, reason=reason, levels=levels, supersedes=old)
-    write_trace(record.cases[0], done[0], folder)
-    return write_frozen(record, folder, signer), record
+    with one_freezer(folder, say):
+        present = load_folders([folder])
+        done = [
+            run_case(case, settings, options, new_run_folder(runs_dir, f"{case.name}-freeze-{index}"))
+            for index in range(runs)
+        ]
+        require_agreement(done)
+        key = platform_key(done[0].result.platform, done[0].result.numerics)
+        check_not_frozen(present, case, key, old)
+        record = freeze(done, reason=reason, levels=levels, supersedes=old)
+        write_trace(record.cases[0], done[0], folder)
+        return write_frozen(record, folder, signer), record

@@ -20,11 +20,13 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
-from typing import Final
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeVar
 
 from orchestrator.availability import Unavailable
 
@@ -133,6 +135,10 @@ def _listen(tool: subprocess.Popen[bytes], deadline_s: float) -> tuple[bytes, by
 
 # --- NVIDIA driver --------------------------------------------------------------------------------
 
+_Answer = TypeVar("_Answer")
+
+_NO_BINDING = Unavailable("the package nvidia-ml-py is not installed", "pip install nvidia-ml-py")
+
 # <nvml.h>; by number, since the exception classes are made at import time.
 _NVML_REMEDIES = {
     4: "give this user access to the device files /dev/nvidia*",  # NO_PERMISSION
@@ -144,21 +150,85 @@ _NVML_REMEDIES = {
 
 def nvidia_driver() -> str | Unavailable:
     """The version of the NVIDIA driver, as NVML tells it."""
+    return _ask_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion()))
+
+
+def nvidia_gpus() -> tuple[str, ...] | Unavailable:
+    """The names of the GPUs in the order of NVML, which is that of their PCI addresses."""
+
+    def names(nvml: Any) -> tuple[str, ...]:
+        count = nvml.nvmlDeviceGetCount()
+        return tuple(_text(nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(i))) for i in range(count))
+
+    found = _ask_nvml(names)
+    return found or Unavailable(
+        "the driver shows no GPU", "in a container, start it with GPU access; else see nvidia-smi"
+    )
+
+
+def nvml_binding() -> str | Unavailable:
+    """The file of the module `pynvml`, which has to be that of the distribution nvidia-ml-py."""
+    spec = find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        return _NO_BINDING
+    try:
+        own_file = Path(str(metadata.distribution("nvidia-ml-py").locate_file("pynvml.py")))
+    except metadata.PackageNotFoundError:
+        own_file = None
+    if own_file is None or own_file.resolve() != Path(spec.origin).resolve():
+        # An old distribution installs a package of that name, which Python prefers to the module.
+        return Unavailable(
+            f"{spec.origin} is not of nvidia-ml-py", "pip uninstall pynvml, then pip install nvidia-ml-py"
+        )
+    return spec.origin
+
+
+def gpu_counters(procfs: Path = Path("/proc")) -> str | Unavailable:
+    """Who may read the GPU's performance counters, which ncu needs, when this process may.
+
+    Source: developer.nvidia.com/ERR_NVGPUCTRPERM.
+    """
+    try:
+        text = (procfs / "driver/nvidia/params").read_text(errors="replace")
+    except OSError as error:
+        return Unavailable(f"no NVIDIA kernel module: {error}", "install the NVIDIA driver")
+    setting = re.search(r"^RmProfilingAdminOnly: *([01])$", text, re.MULTILINE)
+    if setting is None:
+        return Unavailable("the kernel module does not say who may read counters", "try qualgate profile")
+    if setting[1] == "0":
+        return "for every user"
+    if _has_cap_sys_admin(procfs):
+        return "for administrators, and this process is one"
+    return Unavailable(
+        "for administrators only, and this process is none (CAP_SYS_ADMIN)",
+        "run as root; or set NVreg_RestrictProfilingToAdminUsers=0 for the module nvidia and load it again",
+    )
+
+
+def _has_cap_sys_admin(procfs: Path) -> bool:
+    effective = _fields(procfs / "self/status").get("CapEff", "0")
+    return bool(int(effective, 16) >> 21 & 1)  # <linux/capability.h>: CAP_SYS_ADMIN is 21
+
+
+def _ask_nvml(question: Callable[[Any], _Answer]) -> _Answer | Unavailable:
     try:
         import pynvml
 
         pynvml.nvmlInit()
         try:
-            version: object = pynvml.nvmlSystemGetDriverVersion()
+            return question(pynvml)
         finally:
             pynvml.nvmlShutdown()
     except ImportError:
-        return Unavailable("the package nvidia-ml-py is not installed", "pip install nvidia-ml-py")
+        return _NO_BINDING
     except Exception as error:  # the binding's or the driver's fault, whatever it is
         remedy = _NVML_REMEDIES.get(getattr(error, "value", 0), "check that nvidia-smi works here")
         return Unavailable(f"NVML: {error}", remedy)
+
+
+def _text(answer: object) -> str:
     # Bindings before version 11 return bytes.
-    return version.decode("utf-8", "replace") if isinstance(version, bytes) else str(version)
+    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
 
 
 # --- CPU ------------------------------------------------------------------------------------------
@@ -178,6 +248,12 @@ _VECTOR_FLAGS = {
     "sve": "sve",
     "sve2": "sve2",
     "sme": "sme",
+}
+
+_ATEN_FLAGS = {
+    "default": set[str](),
+    "avx2": {"avx2", "fma"},
+    "avx512": {"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"},
 }
 
 
@@ -206,8 +282,8 @@ class CpuFacts:
 
 def cpu_facts(procfs: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> CpuFacts:
     """Facts about the CPU; `procfs` and `sysfs` are the kernel's trees."""
-    fields = _first_cpu(procfs / "cpuinfo")
-    flags = set(fields.get("flags", fields.get("Features", "")).split())
+    fields = _fields(procfs / "cpuinfo")
+    flags = _flags(fields)
     affinity = os.sched_getaffinity(0)
     return CpuFacts(
         architecture=platform.machine(),
@@ -221,14 +297,66 @@ def cpu_facts(procfs: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> CpuFa
     )
 
 
-def _first_cpu(cpuinfo: Path) -> dict[str, str]:
-    """The fields of the first CPU that has them."""
+def aten_capabilities(procfs: Path = Path("/proc")) -> tuple[str, ...] | Unavailable:
+    """The values of `ATEN_CPU_CAPABILITY` that torch obeys on this CPU, as its own choice tells them.
+
+    Source: torch's aten/src/ATen/native/DispatchStub.cpp. Known on x86 only: elsewhere the flags of the
+    kernel do not tell the length of the vectors that torch asks for.
+    """
+    if platform.machine() != "x86_64":
+        return Unavailable(
+            f"not known without torch on {platform.machine()}", "qualgate run attests what torch uses"
+        )
+    flags = _flags(_fields(procfs / "cpuinfo"))
+    return tuple(name for name, needed in _ATEN_FLAGS.items() if needed <= flags)
+
+
+def cpu_quota(procfs: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """The CPUs' worth of time that control groups let this process have; None where none limits it.
+
+    Source: Linux Documentation/admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst (cgroup v1).
+    """
+    limits = []
+    try:
+        lines = (procfs / "self/cgroup").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # The limits above hold too. In a container the path may be one of the host: then its root is ours.
+        for mount in (cgroups / controllers, cgroups / "cpu") if controllers else (cgroups,):
+            group = PurePosixPath(path.lstrip("/"))
+            limits += [_group_quota(mount / folder) for folder in (group, *group.parents)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _group_quota(group: Path) -> float | None:
+    """One control group's own limit in CPUs, by the files of either version."""
+    with suppress(OSError, ValueError):
+        quota, period = (group / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        quota_us = int((group / "cpu.cfs_quota_us").read_text())
+        period_us = int((group / "cpu.cfs_period_us").read_text())
+        return None if quota_us < 0 else quota_us / period_us
+    return None
+
+
+def _fields(path: Path) -> dict[str, str]:
+    """The lines `name: value` of a file of the kernel's; of several with one name, the first."""
     fields: dict[str, str] = {}
     with suppress(OSError):
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
             fields.setdefault(name.strip(), value.strip())
     return fields
+
+
+def _flags(fields: Mapping[str, str]) -> set[str]:
+    return set(fields.get("flags", fields.get("Features", "")).split())
 
 
 def _last_level_cache_bytes(cpus: Path) -> int | Unavailable:

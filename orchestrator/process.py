@@ -442,7 +442,7 @@ class _Capture:
         tail = tail[:3].lstrip(_UTF8_CONTINUATIONS) + tail[3:]
         left_out = self._size_bytes - (len(head) - split_bytes) - len(tail)
         last = tail.decode("utf-8", "replace")
-        note = f"[qualgate: {left_out} bytes left out here; the whole stream is in {self._path.name}]"
+        note = f"[qualgate: {left_out} bytes left out here; the file of this stream has them all]"
         return f"{first}\n{note}\n{last}"
 
     @contextmanager

@@ -5,7 +5,8 @@ Freezing and passing are two acts: nothing here changes a record that exists, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -18,6 +19,7 @@ from orchestrator.codec import content_sha256, encode, load_as
 from orchestrator.errors import EvidenceError, NoRecordError, UsageError
 from orchestrator.fingerprint import changes, key_text, platform_key
 from orchestrator.hashing import file_sha256
+from orchestrator.locking import exclusive
 from orchestrator.models import (
     Case,
     FixtureResult,
@@ -172,6 +174,22 @@ def key_differences(match: Match, found: Evidence) -> str:
 
 
 # --- freezing -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def one_freezer(folder: Path, say: Callable[[str], object]) -> Iterator[None]:
+    """Hold a folder of frozen records, made where it is missing, for one process that adds to it.
+
+    Two at once would not see each other's record, and both could freeze one case for one platform. Reading
+    needs no such hold. `say` gets one line when a killed process has left its hold.
+
+    Raises:
+        UsageError: naming the other process and since when it is at it.
+        StorageError: when the folder cannot be made or locked.
+    """
+    make_folder(folder)
+    with exclusive(folder / ".freeze.lock", say, lambda: datetime.now(UTC)):
+        yield
 
 
 def require_agreement(runs: Sequence[Run]) -> None:

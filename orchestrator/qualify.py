@@ -160,9 +160,7 @@ def _plan_of(file: ProtocolFile, options: RunOptions) -> models.QualificationPla
 def _changed(planned: models.QualificationPlan, plan: models.QualificationPlan) -> str:
     # The cases follow from the protocol.
     old, new = (_flat("", side.model_dump(exclude={"cases", "content_sha256"})) for side in (planned, plan))
-    found = [
-        f"{item.what} {_short(item.frozen)} -> {_short(item.found)}" for item in changes(old, new)
-    ]
+    found = [f"{item.what} {_short(item.frozen)} -> {_short(item.found)}" for item in changes(old, new)]
     more = f" and {len(found) - _CHANGES_SHOWN} more" if len(found) > _CHANGES_SHOWN else ""
     return ", ".join(found[:_CHANGES_SHOWN]) + more
 

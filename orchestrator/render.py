@@ -294,12 +294,18 @@ def draw_table(verdicts: Sequence[DrawVerdict]) -> Table:
     return table
 
 
-def fact_table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
-    """Facts with what to do about each that is missing."""
-    table = new_table(title)
-    table.add_column("what")
+def fact_table(rows: Iterable[tuple[str, str, bool, str, str]]) -> Table:
+    """Facts by section: whether each is there, what was found, and what to do about one that is missing."""
+    table = new_table("this machine")
+    table.add_column("what", overflow="fold")
+    table.add_column("", justify="center")
     table.add_column("found", overflow="fold")
     table.add_column("what to do", overflow="fold", style="dim")
-    for row in rows:
-        table.add_row(*row)
+    last = ""
+    for section, what, available, found, remedy in rows:
+        if section != last:
+            table.add_section()
+            table.add_row(Text(section, style="bold"))
+            last = section
+        table.add_row(f"  {what}", _MARKS[available], found, remedy)
     return table

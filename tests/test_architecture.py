@@ -103,8 +103,11 @@ def test_help_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "profile", "validate", "gate", "freeze", "qualify", "compare", "audit", "data", "schema", "doctor", "keygen", "verify"],
-)
+    [
+        "run", "profile", "validate", "gate", "freeze", "qualify", "compare", "audit", "data", "schema",
+        "doctor", "keygen", "verify",
+    ],
+)  # fmt: skip
 def test_help_of_a_command_loads_no_models(command: str) -> None:
     assert not {"torch", "numpy", "jsonschema", "orchestrator.models"} & loaded_by(command, "--help")
 

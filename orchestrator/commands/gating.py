@@ -143,7 +143,7 @@ def gate(
             finish(ExitCode.DISQUALIFIED, line)
 
 
-def _subject(case: str, cases: str | None, published: Path | None) -> str:
+def _subject(case: str, cases: str | None, published: str | None) -> str:
     """What the whole gate is called in its reports."""
     if published is not None:
         return "published"
@@ -176,7 +176,7 @@ def _gate_published(
     if as_json:
         print_json([asdict(item) | {"qualified": item.qualified} for item in verdicts])
     else:
-        print_parts(draw_table(verdicts), f"published: {table.note}")
+        print_parts(draw_table(verdicts), f"source: {table.note}")
     failed = [item for item in verdicts if not item.qualified]
     if failed:
         first = failed[0].differences[0]
@@ -245,6 +245,7 @@ def freeze(
         supersedes=supersedes,
         runs=runs,
         runs_dir=runs_dir,
+        say=lambda line: print(line, file=sys.stderr, flush=True),
         # Read before anything runs: a wrong key should not cost the runs.
         signer=None if sign is None else load_private_key(sign),
     )

@@ -117,3 +117,15 @@ def test_energy_is_measured_or_said_to_be_unavailable(tmp_path: Path) -> None:
 def test_the_profiled_range_runs(tmp_path: Path, scope: str) -> None:
     record = _run(tmp_path, "--mode", "profile", "--scope", scope, "--repeats", "1")
     assert record["result"]["profile"]["range"] == "cudaProfilerStart/cudaProfilerStop"
+
+
+def test_the_captured_task_agrees_with_ordinary_autograd(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "orchestrator", "validate", "--device", "cuda", "--json"]
+    command += ["--runs-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["device"] == "cuda"
+    assert {(case["numerics"], case["config"]["depth"]) for case in report["cases"]} == {
+        ("native", 1), ("native", 2), ("portable", 1), ("portable", 2),
+    }  # fmt: skip

@@ -232,12 +232,12 @@ def test_a_long_partial_write_is_read_to_its_end(tmp_path: Path) -> None:
         pytest.param(b"0123456789", "0123456789", id="at-the-cap"),
         pytest.param(
             b"01234-----56789",
-            "01234\n[qualgate: 5 bytes left out here; the whole stream is in stdout.txt]\n56789",
+            "01234\n[qualgate: 5 bytes left out here; the file of this stream has them all]\n56789",
             id="over-the-cap",
         ),
         pytest.param(
             "0123ä-----ä6789".encode(),
-            "0123\n[qualgate: 9 bytes left out here; the whole stream is in stdout.txt]\n6789",
+            "0123\n[qualgate: 9 bytes left out here; the file of this stream has them all]\n6789",
             id="characters-across-both-cuts",
         ),
         pytest.param(b"a\xff\xc3", "a\ufffd\ufffd", id="not-utf-8"),

@@ -19,8 +19,10 @@ import pytest
 
 from orchestrator import qualify as phases
 from orchestrator.accuracy import judge_scores
+from orchestrator.audit.evidence import audit_path
 from orchestrator.codec import load_as
 from orchestrator.errors import EvidenceError, FixtureFailed, UsageError
+from orchestrator.hashing import file_sha256
 from orchestrator.models import (
     LABELS_CLOSED,
     QualificationRecord,
@@ -32,7 +34,7 @@ from orchestrator.models import (
 )
 from orchestrator.protocol import ProtocolFile, load_protocol
 from orchestrator.qualification import load_frozen
-from orchestrator.runner import RunOptions
+from orchestrator.runner import RunOptions, load_inputs, load_query_labels
 from tests.orchestrator.checkout import ROOT, Checkout, last_line
 
 PROTOCOL = """\
@@ -127,11 +129,11 @@ def test_every_file_names_the_hash_of_the_one_before(finished: Place) -> None:
     assert [case.case.name for case in frozen.record.cases] == list(CASES)
     for case in frozen.record.cases:
         records = [finished.evidence / "runs" / f"{case.case.name}-{n}" / "record.json" for n in (1, 2)]
-        assert [run.record_sha256 for run in case.runs] == [phases.file_sha256(item) for item in records]
+        assert [run.record_sha256 for run in case.runs] == [file_sha256(item) for item in records]
         assert (finished.evidence / "frozen" / case.trace.file).is_file() if case.trace else False
     assert scores.frozen_file == f"frozen/{path.name}"
     assert scores.frozen_sha256 == frozen.sha256
-    assert verdict.scores_sha256 == phases.file_sha256(finished.evidence / "scores.json")
+    assert verdict.scores_sha256 == file_sha256(finished.evidence / "scores.json")
     assert (len(verdict.draws), verdict.score.total, verdict.passed) == (2, 200, True)
     assert not (finished.evidence / ".lock").exists()
 
@@ -156,7 +158,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_evidence_audits_clean(finished: Place) -> None:
-    assert phases.audit_path(finished.evidence).sound
+    assert audit_path(finished.evidence).sound
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_a_touched_number_does_not_audit(
     copy: Place, file: str, old: str, new: str, found: tuple[str, str]
 ) -> None:
     edit(copy.evidence / file, old, new)
-    findings = [item for audited in phases.audit_path(copy.evidence).files for item in audited.findings]
+    findings = [item for audited in audit_path(copy.evidence).files for item in audited.findings]
     assert found in [(item.rule, item.path) for item in findings]
 
 
@@ -183,16 +185,14 @@ def test_query_labels_are_opened_only_after_the_record_is_frozen(
 ) -> None:
     place = new_place(tmp_path)
     frozen_before_opening = []
-    opened = phases.load_query_labels
-    load = phases.load_inputs
 
     def open_labels(*arguments: Any) -> Any:
         frozen_before_opening.append(len(list((place.evidence / "frozen").glob("*.json"))))
         assert not (place.evidence / "scores.json").exists()
-        return opened(*arguments)
+        return load_query_labels(*arguments)
 
     def without_labels(*arguments: Any) -> Any:
-        inputs = load(*arguments)
+        inputs = load_inputs(*arguments)
         assert not hasattr(inputs, "query_labels")
         return inputs
 

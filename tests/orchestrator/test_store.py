@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from orchestrator.errors import StorageError, UsageError
-from orchestrator.store import compress_file, write_atomically
+from orchestrator.store import compress_file, remove_leftovers, write_atomically
 
 
 def names(folder: Path) -> list[str]:
@@ -199,3 +199,10 @@ def test_a_file_that_cannot_be_compressed_stays(tmp_path: Path) -> None:
         compress_file(tmp_path / "stdout.txt")
     assert names(tmp_path) == ["stdout.txt", "stdout.txt.gz"]
     assert (tmp_path / "stdout.txt").read_bytes() == b"evidence"
+
+
+def test_what_killed_writers_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".0123456789abcdef.tmp", ".notes.tmp", "0123456789abcdef.tmp", "record.json"):
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == [".notes.tmp", "0123456789abcdef.tmp", "record.json"]

@@ -64,3 +64,11 @@ def test_a_failure_names_the_file_and_leaves_nothing(dataset: Dataset, tmp_path:
     with pytest.raises(StorageError, match=r"input\.npz"):
         write_archive(dataset, tmp_path / "input.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["input.npz"]
+
+
+def test_inputs_are_the_same_arrays_without_query_labels(dataset: Dataset, tmp_path: Path) -> None:
+    inputs = dataset.inputs()
+    assert vars(inputs).keys() == vars(dataset).keys() - {"query_labels"}
+    write_archive(dataset, tmp_path / "a.npz")
+    write_archive(inputs, tmp_path / "b.npz")
+    assert file_sha256(tmp_path / "a.npz") == file_sha256(tmp_path / "b.npz")
