@@ -19,7 +19,7 @@ TORCHES ?= 2.5.1
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help install install-test gate test lint bench schemas freeze-shipped freeze-mnist mnist-draws device-check \
-  planted-faults portability-check clean
+  picture planted-faults portability-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -74,6 +74,9 @@ mnist-draws: install ## Reproduce published MNIST draws: IDX=folder [PUBLISHED=f
 
 device-check: install-test ## The checks that need a CUDA device, in one command
 	$(BIN)/python -m pytest -m device tests/device
+
+picture: install-test ## Run a passing and a failing gate and draw their verdicts into docs/
+	@$(BIN)/python -m tests.picture
 
 planted-faults: install-test ## Plant faults into single training steps; say where the trace finds each
 	@$(BIN)/python -m tests.fixture.planted_faults

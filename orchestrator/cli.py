@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from typing import Annotated, NoReturn
@@ -15,6 +16,7 @@ from orchestrator.commands import (
     bisecting,
     gating,
     inputs,
+    lineage,
     machine,
     profiling,
     qualifying,
@@ -39,6 +41,11 @@ for _command in (
     profiling.profile,
     gating.gate,
     gating.freeze,
+    lineage.supersede,
+    lineage.retire,
+    lineage.log,
+    lineage.show,
+    lineage.diff,
     qualifying.qualify,
     records.compare,
     bisecting.bisect,
@@ -80,6 +87,8 @@ def main() -> NoReturn:
     # Models and records are trees: the collector's rounds over them find nothing, and cost a short command a
     # tenth of its time.
     gc.set_threshold(100_000)
+    # Records are read by our models alone: a search for other packages' pydantic plugins costs as much.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A cancelled CI job sends SIGTERM; while a fixture runs, `process` handles it and ends the fixture first.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -94,6 +103,8 @@ def main() -> NoReturn:
         # The reader of our stdout is gone (`qualgate ... | head`): nothing more can be said to it.
         sys.stdout = None
         code = ExitCode.USAGE
+    # The interpreter's last collections would visit every model once more: a sixth of an audit's time.
+    gc.freeze()
     sys.exit(int(code or 0))
 
 

@@ -52,6 +52,7 @@ KINDS = (
     RecordKind("qualification-plan", 1, models.QualificationPlan),
     RecordKind("qualification-scores", 1, models.QualificationScores),
     RecordKind("qualification-verdict", 1, models.QualificationVerdict),
+    RecordKind("retirement", 1, models.Retirement),
     RecordKind("published-draws", 1, models.PublishedDraws),
     RecordKind("data", 1, models.DataManifest),
     RecordKind("verdict", 1, models.Verdict),
@@ -93,6 +94,7 @@ def detect(value: Any, source: str) -> RecordKind:
     names = {
         "run": "run-record",
         "qualification": "qualification",
+        "retirement": "retirement",
         "protocol": "protocol",
         "qualification-plan": "qualification-plan",
         "qualification-scores": "qualification-scores",
@@ -218,8 +220,10 @@ def encode(record: BaseModel) -> bytes:
     return data
 
 
-def content_sha256(record: models.QualificationRecord | models.QualificationPlan) -> str:
-    """SHA-256 of a frozen record's or plan's canonical text without `content_sha256` itself."""
+def content_sha256(
+    record: models.QualificationRecord | models.QualificationPlan | models.Retirement,
+) -> str:
+    """SHA-256 of a record's canonical text without `content_sha256` itself."""
     return bytes_sha256(canonical_text(record.model_dump(exclude={"content_sha256"})))
 
 

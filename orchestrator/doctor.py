@@ -63,7 +63,7 @@ def examine(folders: Sequence[Path] = (), root: Path = Path("/")) -> list[Fact]:
         *_python(here),
         *_nvidia(here, root),
         *_energy(root),
-        *(_record(file.record, here) for file in files),
+        *(_record(file.record, here) for file in files if file.retirement is None),
     ]
 
 

@@ -16,6 +16,7 @@ from orchestrator.qualification import (
     Match,
     check_not_frozen,
     freeze,
+    freeze_cases,
     frozen_cases,
     key_differences,
     load_folders,
@@ -156,3 +157,86 @@ def freeze_case(
         record = freeze(done, reason=reason, levels=levels, supersedes=old)
         write_trace(record.cases[0], done[0], folder)
         return write_frozen(record, folder, signer), record
+
+
+def supersede_record(
+    old: FrozenFile,
+    options: RunOptions,
+    *,
+    reason: str,
+    folder: Path,
+    runs: int,
+    runs_dir: Path,
+    say: Callable[[str], object],
+    signer: CryptoSigner | None = None,
+) -> tuple[Path, QualificationRecord]:
+    """Run every case of a frozen record again, under its own settings, and freeze what comes in its place.
+
+    A case is traced where the old record's is, or where the options ask for it.
+
+    Raises:
+        UsageError: for too few runs, no reason, nothing that changed, or another process that freezes into
+            the folder.
+        EvidenceError: when the runs do not agree.
+        RunError, Interrupted: when a run fails.
+    """
+    if runs < 2:
+        raise UsageError(f"--runs: found {runs}, expected at least 2 fresh processes")
+    if not reason.strip():
+        raise UsageError("--reason: found nothing, expected why the new bits are the right ones")
+    with one_freezer(folder, say):
+        _require_current(old, load_folders(dict.fromkeys([old.path.parent, folder])))
+        done = []
+        for frozen in old.record.cases:
+            say(f"running {frozen.case.name} {runs} times")
+            settings = NumericSettings(**frozen.settings.model_dump())
+            how = replace(options, trace=options.trace or frozen.trace is not None)
+            name = f"{frozen.case.name}-supersede"
+            done.append(
+                [
+                    run_case(frozen.case, settings, how, new_run_folder(runs_dir, f"{name}-{index}"))
+                    for index in range(runs)
+                ]
+            )
+        new = freeze_cases(
+            done,
+            name=_bare_name(old.record),
+            reason=reason,
+            levels=list(old.record.levels),
+            supersedes=old,
+        )
+        if _says_the_same(old.record, new):
+            raise UsageError(
+                "nothing changed: bits, sources, software and platform are those of the record",
+                where=str(old.path),
+            )
+        for frozen, case_runs in zip(new.cases, done, strict=True):
+            write_trace(frozen, case_runs[0], folder)
+        return write_frozen(new, folder, signer), new
+
+
+def _require_current(old: FrozenFile, present: Sequence[FrozenFile]) -> None:
+    """A record that was superseded or retired has no second successor."""
+    current = next((file for file in present if file.sha256 == old.sha256), None)
+    if current is None:
+        raise UsageError("is superseded already", where=str(old.path), remedy="supersede its successor")
+    if current.retirement is not None:
+        raise UsageError("is retired", where=str(old.path), remedy="freeze a new record instead")
+
+
+def _bare_name(record: QualificationRecord) -> str:
+    """The name of a record without what its numerics and device add to it."""
+    added = f"-{record.numerics.name}"
+    if record.numerics.name != "portable":
+        added += f"-{record.platform.device}"
+    return record.name.removesuffix(added)
+
+
+def _says_the_same(old: QualificationRecord, new: QualificationRecord) -> bool:
+    facts = ("source_sha256", "software", "platform")
+    if any(getattr(old, name) != getattr(new, name) for name in facts):
+        return False
+    return all(
+        (before.hashes, before.arrays, before.trace) == (after.hashes, after.arrays, after.trace)
+        for before, after in zip(old.cases, new.cases, strict=True)
+    )

@@ -865,11 +865,13 @@ class Score(Strict):
     total: PositiveCount
 
 
-LABELS_CLOSED = Unavailable(
-    unavailable="query labels are opened only after the predictions are frozen",
-    remedy="the scores of a qualification are in its scores.json",
-)
-"""The score of a finished run that took no query labels."""
+def labels_closed() -> Unavailable:
+    """The score of a finished run that took no query labels."""
+    # Made when asked for: an instance at import time would build a validator in every command.
+    return Unavailable(
+        unavailable="query labels are opened only after the predictions are frozen",
+        remedy="the scores of a qualification are in its scores.json",
+    )
 
 
 NcuQuantity = Literal["dram_read", "dram_write", "l2_read", "l2_write", "l2_hit_rate"]
@@ -1147,6 +1149,22 @@ class QualificationVerdict(Strict):
     mean_accuracy_percent: NonNegative
     sample_sd_percent: NonNegative | Unavailable
     passed: bool
+
+
+class Retirement(Strict):
+    """A frozen record that judges nothing any more, and why; the record itself stays as it is.
+
+    `content_sha256` is the SHA-256 of this record's canonical text with this field left out.
+    """
+
+    kind: Literal["retirement"]
+    schema_version: VersionOne
+    file: FileName
+    file_sha256: Sha256
+    retired_at_utc: UtcTime
+    reason: Text
+    qualgate_version: Text
+    content_sha256: Sha256
 
 
 class PublishedDraw(Strict):

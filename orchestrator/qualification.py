@@ -6,8 +6,8 @@ Freezing and passing are two acts: nothing here changes a record that exists, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -29,6 +29,7 @@ from orchestrator.models import (
     Hashes,
     Level,
     QualificationRecord,
+    Retirement,
     Supersedes,
 )
 from orchestrator.signing import write_signature
@@ -47,16 +48,20 @@ if TYPE_CHECKING:
 
     from orchestrator.runner import Run
 
+RETIRED = ".retired.json"
+"""How the file name of a retirement ends; it begins with the record's."""
+
 _NO_HASH = "0" * 64
 
 
 @dataclass(frozen=True)
 class FrozenFile:
-    """A frozen record with the file that it came from and that file's hash."""
+    """A frozen record with the file that it came from, that file's hash, and its retirement if it has one."""
 
     record: QualificationRecord
     path: Path
     sha256: str
+    retirement: Retirement | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,11 @@ def load_frozen(path: Path) -> FrozenFile:
         EvidenceError: when it is damaged.
     """
     record = load_as(path, QualificationRecord)
+    _check_content(record, path)
+    return FrozenFile(record, path, file_sha256(path))
+
+
+def _check_content(record: QualificationRecord | Retirement, path: Path) -> None:
     found = content_sha256(record)
     if found != record.content_sha256:
         raise EvidenceError(
@@ -94,7 +104,6 @@ def load_frozen(path: Path) -> FrozenFile:
             where=str(path),
             remedy="restore the file; a record is superseded, never edited",
         )
-    return FrozenFile(record, path, file_sha256(path))
 
 
 def shipped_records() -> Path:
@@ -102,34 +111,76 @@ def shipped_records() -> Path:
     return Path(str(resources.files("orchestrator.records")))
 
 
-def load_folders(folders: Iterable[Path]) -> list[FrozenFile]:
-    """Every record of some folders that no other of them supersedes; later folders come first.
+def load_history(folders: Iterable[Path]) -> list[FrozenFile]:
+    """Every record of some folders, superseded and retired ones too; later folders come first.
 
     Raises:
         UsageError: when a folder does not exist.
-        EvidenceError: when a record is damaged: a damaged record is never skipped.
+        EvidenceError: when a record is damaged, or a retirement is of no record there: neither is skipped.
     """
     files: list[FrozenFile] = []
     for folder in folders:
         if not folder.is_dir():
             raise UsageError("no such folder", where=str(folder), remedy="freeze a record there first")
-        files = [load_frozen(path) for path in sorted(folder.glob("*.json"))] + files
+        files = _load_folder(folder) + files
+    return files
+
+
+def _load_folder(folder: Path) -> list[FrozenFile]:
+    paths = sorted(folder.glob("*.json"))
+    retired = {path: _load_retirement(path) for path in paths if path.name.endswith(RETIRED)}
+    files = {path.name: load_frozen(path) for path in paths if path not in retired}
+    for path, retirement in retired.items():
+        file = files.get(retirement.file)
+        found = "no such file" if file is None else file.sha256
+        if file is None or found != retirement.file_sha256:
+            raise EvidenceError(
+                f"at $.file_sha256: retires {retirement.file} with SHA-256 {retirement.file_sha256}, "
+                f"found {found}",
+                where=str(path),
+                remedy="restore the record that was retired",
+            )
+        files[retirement.file] = replace(file, retirement=retirement)
+    return list(files.values())
+
+
+def _load_retirement(path: Path) -> Retirement:
+    retirement = load_as(path, Retirement)
+    _check_content(retirement, path)
+    return retirement
+
+
+def load_folders(folders: Iterable[Path]) -> list[FrozenFile]:
+    """Every record of some folders that no other of them supersedes; later folders come first.
+
+    Retired records are among them, with their retirement: they hold no case for anyone, and say why.
+    Raises as `load_history`.
+    """
+    files = load_history(folders)
     superseded = {file.record.supersedes.file_sha256 for file in files if file.record.supersedes is not None}
     return [file for file in files if file.sha256 not in superseded]
 
 
 def frozen_cases(files: Sequence[FrozenFile], case: Case) -> list[tuple[FrozenFile, FrozenCase]]:
-    """The frozen cases that compute what `case` computes.
+    """The frozen cases that compute what `case` computes, in records that are not retired.
 
     Raises:
-        NoRecordError: when there is none.
+        NoRecordError: when there is none; it names a retired one with the reason.
     """
-    found = [
+    holding = [
         (file, frozen)
         for file in files
         for frozen in file.record.cases
         if same_computation(frozen.case, case)
     ]
+    found = [(file, frozen) for file, frozen in holding if file.retirement is None]
+    retired = next((file for file, _ in holding if file.retirement is not None), None)
+    if not found and retired is not None and retired.retirement is not None:
+        raise NoRecordError(
+            f"the record that holds case {case.name} is retired: {retired.retirement.reason}",
+            where=str(retired.path),
+            remedy='freeze another: qualgate freeze --case NAME --reason "..."',
+        )
     if not found:
         raise NoRecordError(
             f"no frozen record holds case {case.name} with this data, configuration and numerics",
@@ -187,9 +238,15 @@ def one_freezer(folder: Path, say: Callable[[str], object]) -> Iterator[None]:
         UsageError: naming the other process and since when it is at it.
         StorageError: when the folder cannot be made or locked.
     """
+    is_new = not folder.is_dir()
     make_folder(folder)
-    with exclusive(folder / ".freeze.lock", say, lambda: datetime.now(UTC)):
-        yield
+    try:
+        with exclusive(folder / ".freeze.lock", say, lambda: datetime.now(UTC)):
+            yield
+    finally:
+        if is_new:
+            with suppress(OSError):  # it holds a record, as it should
+                folder.rmdir()
 
 
 def require_agreement(runs: Sequence[Run]) -> None:
@@ -366,6 +423,31 @@ def write_frozen(record: QualificationRecord, folder: Path, signer: CryptoSigner
     return path
 
 
+def retire(file: FrozenFile, reason: str, clock: datetime | None = None) -> Path:
+    """Write beside a frozen record that it judges nothing any more; the record is not touched.
+
+    Raises:
+        UsageError: for an empty reason, or a record that is retired already.
+        StorageError: when it cannot be written.
+    """
+    if not reason.strip():
+        raise UsageError("--reason: found nothing, expected why the record is to be retired")
+    draft = Retirement(
+        kind="retirement",
+        schema_version=1,
+        file=file.path.name,
+        file_sha256=file.sha256,
+        retired_at_utc=(clock or datetime.now(UTC)).isoformat(timespec="microseconds"),
+        reason=reason.strip(),
+        qualgate_version=__version__,
+        content_sha256=_NO_HASH,
+    )
+    retirement = draft.model_copy(update={"content_sha256": content_sha256(draft)})
+    path = file.path.with_name(file.path.stem + RETIRED)
+    write_atomically(path, encode(retirement), overwrite=False)
+    return path
+
+
 def check_not_frozen(
     files: Sequence[FrozenFile], case: Case, key: dict[str, str], supersedes: FrozenFile | None
 ) -> None:
@@ -375,7 +457,8 @@ def check_not_frozen(
         UsageError: naming that record.
     """
     for file in files:
-        if supersedes is not None and file.sha256 == supersedes.sha256:
+        is_replaced = supersedes is not None and file.sha256 == supersedes.sha256
+        if is_replaced or file.retirement is not None:
             continue
         if file.record.platform_key == key and any(
             same_computation(frozen.case, case) for frozen in file.record.cases

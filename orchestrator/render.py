@@ -46,7 +46,7 @@ GROUP_TITLES = {
 }
 _BEFORE_TRAINING = ("input_hashes", "initial_parameter_sha256", "epoch_permutation_sha256")
 _NAMES_SHOWN = 8
-_MARKS = {True: Text("✓", style="bold green"), False: Text("✗", style="bold red")}
+MARKS = {True: Text("✓", style="bold green"), False: Text("✗", style="bold red")}
 
 
 def headline(verdict: Verdict) -> str:
@@ -67,7 +67,7 @@ def headline(verdict: Verdict) -> str:
         where, at, then = f"at {place_text(parted)}", parted, f", then in {first.field}"
     return (
         f"disqualified: {verdict.case}: first difference {where}: "
-        f"frozen {_short(at.expected)}, found {_short(at.found)}{then}{reason}"
+        f"frozen {short(at.expected)}, found {short(at.found)}{then}{reason}"
     )
 
 
@@ -104,7 +104,7 @@ def verdict_table(verdict: Verdict, record: RunRecord | None = None) -> Renderab
         table.add_row(
             GROUP_TITLES[group.group],
             str(group.fields),
-            _MARKS[not group.differences],
+            MARKS[not group.differences],
             first_of(group),
         )
     parts: list[RenderableType] = [table, _levels(verdict)]
@@ -141,12 +141,12 @@ def first_of(group: GroupVerdict) -> str:
     more = f" (+{others} more)" if others else ""
     field = first.field.removeprefix(group.group).removeprefix(".")
     name = f"{field}: " if field else ""
-    return f"{name}{_short(first.expected)} → {_short(first.found)}{more}"
+    return f"{name}{short(first.expected)} → {short(first.found)}{more}"
 
 
 def divergence_line(parted: Divergence) -> str:
     """The first training step that differs, with both digests, in one line."""
-    digests = f"{_short(parted.expected)} → {_short(parted.found)}"
+    digests = f"{short(parted.expected)} → {short(parted.found)}"
     return f"first training step that differs: {place_text(parted)}: {digests}"
 
 
@@ -190,7 +190,7 @@ def repetition_line(repetition: Repetition) -> str:
     first = repetition.differences[0]
     return (
         f"run again in a fresh process: other bits in {first.field}: "
-        f"{_short(first.expected)}, then {_short(first.found)}"
+        f"{short(first.expected)}, then {short(first.found)}"
     )
 
 
@@ -213,7 +213,7 @@ def _names(changes: Sequence[StackChange]) -> str:
     return f"{shown} and {others} more" if others > 0 else shown
 
 
-def _short(value: str) -> str:
+def short(value: str) -> str:
     """A hash or digest as its first twelve digits; anything else as it is."""
     is_hash = len(value) in (32, 64) and not value.strip("0123456789abcdef")
     return value[:12] + "…" if is_hash else value
@@ -267,13 +267,13 @@ def side_by_side(expected: Evidence, found: Evidence, verdict: Verdict) -> Table
         for field in [*before, *(name for name in after if name not in before)]:
             item = faults.get(field)
             if item is None:
-                table.add_row(field, _short(before[field]), _short(after[field]), _MARKS[True])
+                table.add_row(field, short(before[field]), short(after[field]), MARKS[True])
             else:
                 values = " (values equal)" if item.values_equal else ""
-                found_text = _short(item.found) + values
-                table.add_row(item.field, _short(item.expected), found_text, _MARKS[False])
+                found_text = short(item.found) + values
+                table.add_row(item.field, short(item.expected), found_text, MARKS[False])
     for item in verdict.other_differences:
-        table.add_row(item.field, _short(item.expected), _short(item.found), _MARKS[False])
+        table.add_row(item.field, short(item.expected), short(item.found), MARKS[False])
     return table
 
 
@@ -287,7 +287,7 @@ def draw_table(verdicts: Sequence[DrawVerdict]) -> Table:
         table.add_row(
             str(verdict.draw),
             str(verdict.compared),
-            _MARKS[verdict.qualified],
+            MARKS[verdict.qualified],
             f"{verdict.correct} of {verdict.total}",
             "" if first is None else f"{first.field}: {first.expected} → {first.found}",
         )
@@ -307,5 +307,5 @@ def fact_table(rows: Iterable[tuple[str, str, bool, str, str]]) -> Table:
             table.add_section()
             table.add_row(Text(section, style="bold"))
             last = section
-        table.add_row(f"  {what}", _MARKS[available], found, remedy)
+        table.add_row(f"  {what}", MARKS[available], found, remedy)
     return table

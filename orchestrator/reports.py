@@ -248,7 +248,7 @@ def _verdict_markdown(name: str, verdict: Verdict, said: Sequence[str]) -> str:
         (GROUP_TITLES[group.group], str(group.fields), _MARKS[not group.differences], first_of(group))
         for group in verdict.groups
     ]
-    table = _table(("hash group", "fields", "equal", "first difference"), rows)
+    table = markdown_table(("hash group", "fields", "equal", "first difference"), rows)
     first = verdict.first_difference
     whole = [] if first is None else [_first([first], "frozen")]
     items = "\n".join(f"- {escape_markdown(line)}" for line in [*whole, *said])
@@ -268,7 +268,7 @@ def _draws_markdown(name: str, verdicts: Sequence[DrawVerdict]) -> str:
         )
         for verdict in verdicts
     ]
-    table = _table(("draw", "facts", "equal", "correct", "first difference"), rows)
+    table = markdown_table(("draw", "facts", "equal", "correct", "first difference"), rows)
     heading = _heading(name, passed=equal == len(verdicts))
     return f"{heading}\n\n{equal} of {len(verdicts)} published draws reproduced\n\n{table}\n"
 
@@ -277,7 +277,8 @@ def _heading(name: str, *, passed: bool) -> str:
     return f"### {_MARKS[passed]} qualgate: {escape_markdown(name)}"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, every cell escaped."""
     lines = [columns, ["---"] * len(columns), *([escape_markdown(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

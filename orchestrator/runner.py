@@ -538,7 +538,7 @@ def _score(predictions: npt.NDArray[np.int64], dataset: Inputs) -> models.Score 
     from orchestrator.datasets.dataset import Dataset
 
     labels = dataset.query_labels if isinstance(dataset, Dataset) else None
-    return models.LABELS_CLOSED if labels is None else count_correct(predictions, labels)
+    return models.labels_closed() if labels is None else count_correct(predictions, labels)
 
 
 def count_correct(predictions: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> models.Score:

@@ -121,6 +121,7 @@ class _Worker(Generic[T]):
         self.job = job
         self._started_s = time.monotonic()
         self.outcome, ours = multiprocessing.Pipe(duplex=False)
+        # A fork brings what is loaded already. OpenBLAS, in NumPy, may have threads: it ends them itself.
         self.process = ForkProcess(target=_work, args=(job, act, ours, os.getpid()))
         # A signal between the fork and the new process's own handlers would be noted there and forgotten.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

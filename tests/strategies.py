@@ -776,6 +776,19 @@ def validation() -> Json:
     }
 
 
+def retirement() -> Json:
+    return {
+        "kind": "retirement",
+        "schema_version": 1,
+        "file": "digits-native-cpu-000000000022.json",
+        "file_sha256": digest(37),
+        "retired_at_utc": "2026-09-15T08:00:00.000000+00:00",
+        "reason": "the machines are gone",
+        "qualgate_version": "0.1.0",
+        "content_sha256": digest(38),
+    }
+
+
 def bisection() -> Json:
     return {
         "kind": "bisection",

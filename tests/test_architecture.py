@@ -10,24 +10,28 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import app
+
 ROOT = Path(__file__).parents[1]
 PURE = (
     "errors", "json_text", "models", "codec", "hashing", "fingerprint", "environment", "verdict", "render",
     "availability", "reports", "costs", "ratios", "render_costs", "study_plan", "study_rows",
-    "ncu", "printed_numbers", "render_profile", "accuracy", "render_qualify", "render_validation",
+    "ncu", "printed_numbers", "render_profile", "render_cases", "accuracy", "render_qualify",
+    "render_validation", "trace", "tensor_difference",
     *(
         f"audit/{name}"
         for name in (
             "findings", "records", "task_layout", "memory", "inventory", "hashes", "validation", "energy",
             "energy_quality", "command", "environment", "run", "qualification", "qualify", "npy", "render",
+            "ncu", "ncu_profile", "trace",
         )
     ),
 )  # fmt: skip
 EDGES = (
     "store", "process", "probe", "runner", "qualification", "gate", "schema_export", "cli", "published",
-    "comparison", "data_command", "doctor", "study", "signing", "profiling", "locking", "protocol", "qualify",
-    "validation_run",
-    "audit.artefacts", "audit.evidence",
+    "comparison", "data_command", "doctor", "study", "signing", "profiling", "side_by_side", "locking",
+    "protocol", "qualify", "validation_run", "trace_file", "bisection", "record_diff",
+    "audit.artefacts", "audit.evidence", "audit.trace_files",
 )  # fmt: skip
 
 
@@ -102,12 +106,8 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "run", "profile", "validate", "gate", "freeze", "qualify", "compare", "audit", "data", "schema",
-        "doctor", "keygen", "verify",
-    ],
-)  # fmt: skip
+    "command", [str(command.callback.__name__) for command in app.registered_commands if command.callback]
+)
 def test_help_of_a_command_loads_no_models(command: str) -> None:
     assert not {"torch", "numpy", "jsonschema", "orchestrator.models"} & loaded_by(command, "--help")
 

@@ -61,7 +61,8 @@ def test_every_source_file_of_the_checkout_is_in_the_wheel(unpacked: Path) -> No
             ["git", "ls-files", package], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.split()
         assert tracked
-        missing = [n for n in tracked if n.endswith((".py", ".json", ".toml")) and not (unpacked / n).is_file()]
+        packed = (".py", ".json", ".toml", ".trace", ".csv.gz")
+        missing = [name for name in tracked if name.endswith(packed) and not (unpacked / name).is_file()]
         assert not missing
 
 

@@ -21,6 +21,7 @@ from orchestrator.models import (
     QualificationRecord,
     QualificationScores,
     QualificationVerdict,
+    Retirement,
     RunRecord,
     Strict,
 )
@@ -81,6 +82,10 @@ def _audit_file(record: Strict, file: Path, name: str, *, run_folder: bool = Fal
     if isinstance(record, QualificationRecord):
         _audit_superseded(record, file.parent, found)
         audit_frozen_trace_files(record, file.parent, "$", found)
+    if isinstance(record, Retirement):
+        retired = file.parent / record.file
+        held = file_sha256(retired) if retired.is_file() else "no such file"
+        found.equal("retirement.record", "$.file_sha256", record.file_sha256, held)
     if isinstance(record, QualificationScores):
         before = file.parent / record.frozen_file
         _audit_chain("scores.frozen", "$.frozen_sha256", record.frozen_sha256, before, found)

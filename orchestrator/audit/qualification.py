@@ -13,7 +13,7 @@ from orchestrator.codec import content_sha256
 from orchestrator.fingerprint import platform_key
 from orchestrator.hashing import bytes_sha256
 from orchestrator.json_text import canonical_text
-from orchestrator.models import FrozenCase, QualificationRecord
+from orchestrator.models import FrozenCase, QualificationRecord, Retirement
 
 
 def audit_qualification(record: QualificationRecord, path: str, found: Findings) -> None:
@@ -29,6 +29,12 @@ def audit_qualification(record: QualificationRecord, path: str, found: Findings)
     found.equal("qualification.cases-once", f"{path}.cases", names, list(dict.fromkeys(names)))
     for index, frozen in enumerate(record.cases):
         _audit_case(record, frozen, f"{path}.cases[{index}]", found)
+
+
+def audit_retirement(record: Retirement, path: str, found: Findings) -> None:
+    """A retirement is as it was written."""
+    derived = content_sha256(record)
+    found.equal("retirement.content-hash", f"{path}.content_sha256", record.content_sha256, derived)
 
 
 def _audit_case(record: QualificationRecord, frozen: FrozenCase, path: str, found: Findings) -> None:

@@ -12,7 +12,7 @@ from orchestrator.audit.hashes import audit_hashes
 from orchestrator.audit.inventory import audit_inventory
 from orchestrator.audit.memory import audit_cache_reference, audit_memory
 from orchestrator.audit.ncu import audit_ncu
-from orchestrator.audit.qualification import audit_qualification
+from orchestrator.audit.qualification import audit_qualification, audit_retirement
 from orchestrator.audit.qualify import audit_plan, audit_qualification_verdict
 from orchestrator.audit.run import audit_outcome
 from orchestrator.audit.trace import audit_trace
@@ -23,6 +23,7 @@ from orchestrator.models import (
     QualificationPlan,
     QualificationRecord,
     QualificationVerdict,
+    Retirement,
     RunRecord,
     RunRecordV1,
     Strict,
@@ -64,6 +65,8 @@ def audit_record(record: Strict) -> Findings:
             _audit_result(record, "$", found)
         case QualificationRecord():
             audit_qualification(record, "$", found)
+        case Retirement():
+            audit_retirement(record, "$", found)
         case QualificationPlan():
             audit_plan(record, "$", found)
         case QualificationVerdict():

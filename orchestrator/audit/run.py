@@ -8,7 +8,6 @@ from orchestrator.audit.findings import Findings, fields
 from orchestrator.hashing import bytes_sha256
 from orchestrator.json_text import canonical_text, member
 from orchestrator.models import (
-    LABELS_CLOSED,
     DigitsSource,
     FixtureResult,
     FrozenCase,
@@ -21,6 +20,7 @@ from orchestrator.models import (
     Stream,
     SyntheticSource,
     Unavailable,
+    labels_closed,
 )
 
 DIGITS_COUNT = 1797
@@ -50,7 +50,7 @@ def audit_outcome(record: RunRecordV1 | RunRecord, path: str, found: Findings) -
     finished = record.result is not None
     found.equal("run.failure", f"{path}.failure", record.failure is None, finished)
     found.equal("run.timed-out", f"{path}.timed_out", record.timed_out and finished, False)
-    scored = isinstance(record.score, Score) or record.score == LABELS_CLOSED
+    scored = isinstance(record.score, Score) or record.score == labels_closed()
     found.equal("run.score", f"{path}.score", scored, finished)
     if record.result is not None:
         _audit_case(record, record.result, path, found)

@@ -50,7 +50,8 @@ def chosen_cases(names: str, numerics: str, files: Sequence[FrozenFile]) -> list
         return [case_of(name, None, numerics) for name in listed]
     check_choice("--numerics", numerics, ("native", "portable"))
     cases: list[Case] = []
-    for case in (frozen.case for file in files for frozen in file.record.cases):
+    current = [file for file in files if file.retirement is None]
+    for case in (frozen.case for file in current for frozen in file.record.cases):
         if case.numerics == numerics and not any(same_computation(case, other) for other in cases):
             cases.append(case)
     if not cases:

@@ -449,6 +449,7 @@ SAMPLES = {
     "verdict": Sample(kind("verdict", 1), samples.verdict),
     "audit": Sample(kind("audit", 1), samples.audit_report),
     "bisection": Sample(kind("bisection", 1), samples.bisection),
+    "retirement": Sample(kind("retirement", 1), samples.retirement),
     "study": Sample(kind("study", 1), samples.study),
     "validation": Sample(kind("validation", 1), samples.validation),
     "config": Sample(kind("config", 1), lambda: dict(samples.CONFIG)),

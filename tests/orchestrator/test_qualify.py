@@ -24,13 +24,13 @@ from orchestrator.codec import load_as
 from orchestrator.errors import EvidenceError, FixtureFailed, UsageError
 from orchestrator.hashing import file_sha256
 from orchestrator.models import (
-    LABELS_CLOSED,
     QualificationRecord,
     QualificationScores,
     QualificationVerdict,
     RunRecord,
     Score,
     Unavailable,
+    labels_closed,
 )
 from orchestrator.protocol import ProtocolFile, load_protocol
 from orchestrator.qualification import load_frozen
@@ -140,9 +140,9 @@ def test_every_file_names_the_hash_of_the_one_before(finished: Place) -> None:
 
 def test_nothing_before_the_scores_holds_a_score(finished: Place) -> None:
     (path,) = (finished.evidence / "frozen").glob("*.json")
-    assert [case.score for case in load_as(path, QualificationRecord).cases] == [LABELS_CLOSED] * 2
+    assert [case.score for case in load_as(path, QualificationRecord).cases] == [labels_closed()] * 2
     for record in (finished.evidence / "runs").glob("*/record.json"):
-        assert load_as(record, RunRecord).score == LABELS_CLOSED
+        assert load_as(record, RunRecord).score == labels_closed()
 
 
 def test_a_finished_qualification_is_checked_and_not_repeated(copy: Place) -> None:
