@@ -14,6 +14,7 @@ from orchestrator.models import Case, Level, QualificationRecord, Verdict
 from orchestrator.qualification import (
     FrozenFile,
     Match,
+    check_current,
     check_not_frozen,
     freeze,
     freeze_cases,
@@ -21,9 +22,11 @@ from orchestrator.qualification import (
     key_differences,
     load_folders,
     load_frozen,
+    load_record,
     match_record,
     one_freezer,
     require_agreement,
+    retired_records,
     shipped_records,
     write_frozen,
     write_trace,
@@ -57,7 +60,7 @@ def frozen_files(
         EvidenceError: when a record is damaged.
     """
     if record is not None:
-        return [load_frozen(record)]
+        return [load_record(record)]
     if folders and must_be_signed:
         return load_folders(folders)
     return load_folders([shipped_records(), *folders])
@@ -94,7 +97,7 @@ def gate_case(
     options = replace(options, trace=options.trace and comparable)
     run = run_case(case, settings, options, new_run_folder(runs_dir, case.name))
     found = run.evidence
-    match = match_record(candidates, found)
+    match = match_record(candidates, found, retired_records(files, case))
     notes = _notes(match, candidates, found)
     expected = match.evidence
     verdict = judge(expected, found, match.level, notes=notes)
@@ -107,7 +110,7 @@ def gate_case(
 def _notes(match: Match, candidates: Sequence[tuple[FrozenFile, object]], found: Evidence) -> tuple[str, ...]:
     notes = []
     if match.level == "predictions":
-        differing = key_differences(match, found)
+        differing = key_differences(match.file.record.platform_key, found.key or {})
         reason = f"another platform ({differing})" if differing else "its record allows no more"
         notes.append(f"level predictions is asked: {reason}")
     unused = [frozen.case.name for frozen in match.file.record.cases if frozen is not match.case]
@@ -135,8 +138,8 @@ def freeze_case(
     `say` gets what a person should know and no report holds, a line at a time.
 
     Raises:
-        UsageError: for too few runs, no reason, a record that is there already, or another process that
-            freezes into the folder.
+        UsageError: for too few runs, no reason, a record that is there already, a predecessor that has a
+            successor, or another process that freezes into the folder.
         EvidenceError: when the runs do not agree.
         RunError, Interrupted: when a run fails.
     """
@@ -147,6 +150,8 @@ def freeze_case(
     old = None if supersedes is None else load_frozen(supersedes)
     with one_freezer(folder, say):
         present = load_folders([folder])
+        if old is not None:
+            check_current(old, load_folders(dict.fromkeys([old.path.parent, folder])))
         done = [
             run_case(case, settings, options, new_run_folder(runs_dir, f"{case.name}-freeze-{index}"))
             for index in range(runs)
@@ -175,8 +180,8 @@ def supersede_record(
     A case is traced where the old record's is, or where the options ask for it.
 
     Raises:
-        UsageError: for too few runs, no reason, nothing that changed, or another process that freezes into
-            the folder.
+        UsageError: for too few runs, no reason, nothing that changed, a platform that another record of the
+            folder holds, or another process that freezes into the folder.
         EvidenceError: when the runs do not agree.
         RunError, Interrupted: when a run fails.
     """
@@ -185,7 +190,8 @@ def supersede_record(
     if not reason.strip():
         raise UsageError("--reason: found nothing, expected why the new bits are the right ones")
     with one_freezer(folder, say):
-        _require_current(old, load_folders(dict.fromkeys([old.path.parent, folder])))
+        present = load_folders([folder])
+        check_current(old, load_folders(dict.fromkeys([old.path.parent, folder])))
         done = []
         for frozen in old.record.cases:
             say(f"running {frozen.case.name} {runs} times")
@@ -210,18 +216,13 @@ def supersede_record(
                 "nothing changed: bits, sources, software and platform are those of the record",
                 where=str(old.path),
             )
+        for frozen in new.cases:
+            check_not_frozen(present, frozen.case, new.platform_key, old)
+        if moved := key_differences(old.record.platform_key, new.platform_key):
+            say(f"another platform than the old record's ({moved}): on that one, no record judges now")
         for frozen, case_runs in zip(new.cases, done, strict=True):
             write_trace(frozen, case_runs[0], folder)
         return write_frozen(new, folder, signer), new
-
-
-def _require_current(old: FrozenFile, present: Sequence[FrozenFile]) -> None:
-    """A record that was superseded or retired has no second successor."""
-    current = next((file for file in present if file.sha256 == old.sha256), None)
-    if current is None:
-        raise UsageError("is superseded already", where=str(old.path), remedy="supersede its successor")
-    if current.retirement is not None:
-        raise UsageError("is retired", where=str(old.path), remedy="freeze a new record instead")
 
 
 def _bare_name(record: QualificationRecord) -> str:

@@ -14,11 +14,13 @@ class Chain:
     """Records of which each supersedes the next, newest first.
 
     `before` names what the last one supersedes where it is not in the chain: a record whose file is not
-    there, or, where two records supersede the same one, a record that another chain lists.
+    there, or, where `forks`, a record that another chain lists, since two records supersede it. There is no
+    cycle: a record holds its predecessor's hash, so that neither of two can hold the other's.
     """
 
     files: tuple[FrozenFile, ...]
     before: str | None = None
+    forks: bool = False
 
     @property
     def current(self) -> FrozenFile | None:
@@ -28,7 +30,7 @@ class Chain:
 
 
 def chains(files: Sequence[FrozenFile]) -> list[Chain]:
-    """Every record in exactly one chain; the chain with the newest record comes first.
+    """Every record in exactly one chain, copies of one as one; the chain with the newest comes first.
 
     Raises:
         EvidenceError: when a record names a predecessor that is there with another content.
@@ -39,7 +41,7 @@ def chains(files: Sequence[FrozenFile]) -> list[Chain]:
     listed: set[str] = set()
     found = []
     for head in sorted(newest, key=lambda file: file.record.frozen_at_utc, reverse=True):
-        chain, before, at = [], None, head
+        chain, before, forks, at = [], None, False, head
         while True:
             chain.append(at)
             listed.add(at.sha256)
@@ -48,10 +50,10 @@ def chains(files: Sequence[FrozenFile]) -> list[Chain]:
                 break
             if old.file_sha256 not in by_hash or old.file_sha256 in listed:
                 _check_missing(at, files)
-                before = old.file
+                before, forks = old.file, old.file_sha256 in listed
                 break
             at = by_hash[old.file_sha256]
-        found.append(Chain(tuple(chain), before))
+        found.append(Chain(tuple(chain), before, forks))
     return found
 
 

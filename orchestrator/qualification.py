@@ -5,7 +5,7 @@ Freezing and passing are two acts: nothing here changes a record that exists, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -95,6 +95,21 @@ def load_frozen(path: Path) -> FrozenFile:
     return FrozenFile(record, path, file_sha256(path))
 
 
+def load_record(path: Path) -> FrozenFile:
+    """Read one frozen record with the retirement that stands beside it, if there is one.
+
+    Raises:
+        InputError: when a file cannot be read.
+        EvidenceError: when the record or a retirement is damaged, or the retirement is of another content.
+    """
+    file = load_frozen(path)
+    for beside in sorted(path.parent.glob(f"*{RETIRED}")):
+        retirement = _load_retirement(beside)
+        if retirement.file == path.name:
+            file = _retired(file, retirement, beside)
+    return file
+
+
 def _check_content(record: QualificationRecord | Retirement, path: Path) -> None:
     found = content_sha256(record)
     if found != record.content_sha256:
@@ -123,7 +138,9 @@ def load_history(folders: Iterable[Path]) -> list[FrozenFile]:
         if not folder.is_dir():
             raise UsageError("no such folder", where=str(folder), remedy="freeze a record there first")
         files = _load_folder(folder) + files
-    return files
+    # A copy of a retired record in another folder is that record.
+    retired = {file.sha256: file.retirement for file in files if file.retirement is not None}
+    return [replace(file, retirement=retired.get(file.sha256)) for file in files]
 
 
 def _load_folder(folder: Path) -> list[FrozenFile]:
@@ -131,17 +148,20 @@ def _load_folder(folder: Path) -> list[FrozenFile]:
     retired = {path: _load_retirement(path) for path in paths if path.name.endswith(RETIRED)}
     files = {path.name: load_frozen(path) for path in paths if path not in retired}
     for path, retirement in retired.items():
-        file = files.get(retirement.file)
-        found = "no such file" if file is None else file.sha256
-        if file is None or found != retirement.file_sha256:
-            raise EvidenceError(
-                f"at $.file_sha256: retires {retirement.file} with SHA-256 {retirement.file_sha256}, "
-                f"found {found}",
-                where=str(path),
-                remedy="restore the record that was retired",
-            )
-        files[retirement.file] = replace(file, retirement=retirement)
+        files[retirement.file] = _retired(files.get(retirement.file), retirement, path)
     return list(files.values())
+
+
+def _retired(file: FrozenFile | None, retirement: Retirement, path: Path) -> FrozenFile:
+    found = "no such file" if file is None else file.sha256
+    if file is None or found != retirement.file_sha256:
+        raise EvidenceError(
+            f"at $.file_sha256: retires {retirement.file} with SHA-256 {retirement.file_sha256}, "
+            f"found {found}",
+            where=str(path),
+            remedy="restore the record that was retired",
+        )
+    return replace(file, retirement=retirement)
 
 
 def _load_retirement(path: Path) -> Retirement:
@@ -167,21 +187,16 @@ def frozen_cases(files: Sequence[FrozenFile], case: Case) -> list[tuple[FrozenFi
     Raises:
         NoRecordError: when there is none; it names a retired one with the reason.
     """
-    holding = [
+    found = [
         (file, frozen)
         for file in files
+        if file.retirement is None
         for frozen in file.record.cases
         if same_computation(frozen.case, case)
     ]
-    found = [(file, frozen) for file, frozen in holding if file.retirement is None]
-    retired = next((file for file, _ in holding if file.retirement is not None), None)
-    if not found and retired is not None and retired.retirement is not None:
-        raise NoRecordError(
-            f"the record that holds case {case.name} is retired: {retired.retirement.reason}",
-            where=str(retired.path),
-            remedy='freeze another: qualgate freeze --case NAME --reason "..."',
-        )
     if not found:
+        for file in retired_records(files, case):
+            raise _retired_error(file)
         raise NoRecordError(
             f"no frozen record holds case {case.name} with this data, configuration and numerics",
             remedy='freeze one: qualgate freeze --case NAME --reason "..."',
@@ -189,8 +204,36 @@ def frozen_cases(files: Sequence[FrozenFile], case: Case) -> list[tuple[FrozenFi
     return found
 
 
-def match_record(candidates: Sequence[tuple[FrozenFile, FrozenCase]], found: Evidence) -> Match:
+def retired_records(files: Sequence[FrozenFile], case: Case) -> list[FrozenFile]:
+    """The retired records that hold what `case` computes."""
+    return [
+        file
+        for file in files
+        if file.retirement is not None
+        and any(same_computation(frozen.case, case) for frozen in file.record.cases)
+    ]
+
+
+def _retired_error(file: FrozenFile) -> NoRecordError:
+    reason = "" if file.retirement is None else file.retirement.reason
+    return NoRecordError(
+        f"this record is retired: {reason}",
+        where=str(file.path),
+        remedy='freeze another: qualgate freeze --case NAME --reason "..."',
+    )
+
+
+def match_record(
+    candidates: Sequence[tuple[FrozenFile, FrozenCase]],
+    found: Evidence,
+    retired: Sequence[FrozenFile] = (),
+) -> Match:
     """The frozen case that applies to what was found: this platform's, or one that allows `predictions`.
+
+    Args:
+        candidates: What `frozen_cases` found.
+        found: The evidence to be judged.
+        retired: Retired records of the case; this platform's is named where no candidate applies.
 
     Raises:
         NoRecordError: when no candidate applies to this platform.
@@ -212,15 +255,18 @@ def match_record(candidates: Sequence[tuple[FrozenFile, FrozenCase]], found: Evi
     for file, case in candidates:
         if "predictions" in file.record.levels:
             return Match(file, case, "predictions")
+    for file in retired:
+        if file.record.platform_key == found.key:
+            raise _retired_error(file)
     raise NoRecordError(
         f"no frozen record is for this platform ({key_text(found.key or {})})",
         remedy='freeze one here: qualgate freeze --case NAME --reason "..."',
     )
 
 
-def key_differences(match: Match, found: Evidence) -> str:
-    """What makes this another platform than the frozen one, in one line."""
-    differing = changes(match.file.record.platform_key, dict(found.key or {}))
+def key_differences(frozen: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """What makes this another platform than the frozen one, in one line; empty where it is the same."""
+    differing = changes(frozen, found)
     return ", ".join(f"{item.what} {item.frozen} -> {item.found}" for item in differing)
 
 
@@ -427,11 +473,13 @@ def retire(file: FrozenFile, reason: str, clock: datetime | None = None) -> Path
     """Write beside a frozen record that it judges nothing any more; the record is not touched.
 
     Raises:
-        UsageError: for an empty reason, or a record that is retired already.
+        UsageError: for an empty reason, a record that is retired already, or a file that no gate finds.
         StorageError: when it cannot be written.
     """
     if not reason.strip():
         raise UsageError("--reason: found nothing, expected why the record is to be retired")
+    if file.path.suffix != ".json":
+        raise UsageError("expected a name ending in .json: no gate finds this file", where=str(file.path))
     draft = Retirement(
         kind="retirement",
         schema_version=1,
@@ -446,6 +494,19 @@ def retire(file: FrozenFile, reason: str, clock: datetime | None = None) -> Path
     path = file.path.with_name(file.path.stem + RETIRED)
     write_atomically(path, encode(retirement), overwrite=False)
     return path
+
+
+def check_current(file: FrozenFile, present: Sequence[FrozenFile]) -> None:
+    """Refuse a second successor to a record, and one to a retired record.
+
+    Raises:
+        UsageError: when the record is superseded or retired.
+    """
+    current = next((other for other in present if other.sha256 == file.sha256), None)
+    if current is None:
+        raise UsageError("is superseded already", where=str(file.path), remedy="supersede its successor")
+    if current.retirement is not None:
+        raise UsageError("is retired", where=str(file.path), remedy="freeze a new record instead")
 
 
 def check_not_frozen(
@@ -466,5 +527,5 @@ def check_not_frozen(
             raise UsageError(
                 f"{file.path.name} already freezes {case.name} for this platform",
                 where=str(file.path.parent),
-                remedy=f"supersede it: --supersedes {file.path}",
+                remedy=f"supersede it: qualgate supersede {file.path}, or freeze --supersedes {file.path}",
             )

@@ -30,8 +30,14 @@ def log_lines(found: Sequence[Chain], is_signed: Callable[[FrozenFile], bool]) -
             newer = chain.files[index - 1].path.name if index else None
             lines += _log_entry(file, newer, is_signed=is_signed(file))
         if chain.before is not None:
-            lines.append(Text(f"{chain.before}  superseded, and not in this chain", style="dim"))
+            lines.append(Text(f"{chain.before}  {_before(chain)}", style="dim"))
     return lines
+
+
+def _before(chain: Chain) -> str:
+    if chain.forks:
+        return "superseded twice: listed above, with its other successor"
+    return "superseded; its file is not here"
 
 
 def _log_entry(file: FrozenFile, newer: str | None, *, is_signed: bool) -> list[Text]:
@@ -93,6 +99,8 @@ def _case_table(frozen: FrozenCase) -> Table:
     config = ", ".join(f"{name} {value}" for name, value in frozen.case.config.model_dump().items())
     table.add_row("data", ", ".join(f"{k} {v}" for k, v in frozen.case.data.model_dump().items()))
     table.add_row("config", config)
+    settings = frozen.settings.model_dump()
+    table.add_row("settings", ", ".join(f"{k} {v}" for k, v in settings.items() if v is not None))
     table.add_row("examples", f"{frozen.train_count} training, {frozen.test_count} queries")
     if isinstance(frozen.score, Score):
         table.add_row("correct", f"{frozen.score.correct} of {frozen.score.total}")

@@ -1,4 +1,4 @@
-"""What the documents hold that a test can check: commands with the output they show, and edits to the sources.
+"""What the documents hold that a test can check: commands with the output they show, and edits of sources.
 
 The form
 - A line of a `console` block that starts with `$ ` is a command for bash. The lines after it, up to the next

@@ -1,4 +1,4 @@
-"""`make picture`: docs/verdict.svg and docs/failure.svg, the verdicts of two real gates as a terminal shows them.
+"""`make picture`: docs/verdict.svg and docs/failure.svg, two verdicts of real gates as a terminal shows them.
 
 Both gates judge by a record that is frozen just before, in a copy of the product; the second one after one
 constant of the learner has been changed there. What differs from one run to the next is left out: the costs,
@@ -24,7 +24,7 @@ from orchestrator.render import headline, verdict_table
 from tests.orchestrator.checkout import ROOT, Checkout
 
 PICTURES = ROOT / "docs"
-# The low part of log(2) in the learner's exp, changed in its fifth digit.
+# The low part of log(2) in the learner's exp, changed in its sixth digit.
 PLANTED = ("fixture/numerics/portable.py", "_LN2_LOW = -2.12194440e-4", "_LN2_LOW = -2.1219e-4")
 _COLUMNS = 100
 

@@ -6,6 +6,7 @@ Each document is followed from top to bottom in a copy of the product of its own
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import ExitCode
 from tests.documents import DOCUMENTS, Command, Edit, commands, name_of, steps
-from tests.orchestrator.checkout import SHARED, Checkout
+from tests.orchestrator.checkout import ROOT, SHARED, Checkout
 
 # What is not run here, and where it is. MNIST's commands are run where its files are.
 NOT_RUN = {
     "make gate": "installs torch from the network; the command that it runs then is run here",
     "make test": "is this test's own run",
+    "qualgate qualify mnist-medium --out evidence-mnist --idx-dir mnist": "takes 22 runs",
     "make portability-check": "takes minutes; tests/test_portability.py runs parts of it",
     "make portability-check INSTALL=1": "downloads gigabytes",
     'make portability-check INSTALL=1 TORCHES="2.5.1 2.8.0"': "downloads gigabytes",
@@ -115,6 +118,14 @@ def test_the_commands_with_mnist_run_as_written(document: Path, tmp_path: Path) 
 def test_what_is_not_run_is_in_a_document() -> None:
     written = {line for document in DOCUMENTS for line in commands(document)}
     assert set(NOT_RUN) - written == set()
+
+
+def test_every_exit_code_has_an_example_that_gives_it() -> None:
+    document = ROOT / "docs" / "exit-codes.md"
+    sections = re.findall(r"^## (\d+): .*?(?=^## |\Z)", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    shown = [step.shown for step in steps(document) if isinstance(step, Command) and step.line == "echo $?"]
+    assert list(map(int, sections)) == list(ExitCode)
+    assert sorted({int(code) for (code,) in shown}) == sorted(ExitCode)
 
 
 def test_output_that_is_not_there_is_noticed() -> None:

@@ -1,7 +1,7 @@
 """docs/records.md keeps its word: every kind has its example, and an example is of its kind.
 
-An example is JSON with `//` comments in which `…` stands for what is left out: members of an object, items of an
-array, or the end of a string. Filled in, it must fit the schema of its kind: only what is missing is forgiven.
+An example is JSON with `//` comments in which `…` stands for what is left out: members of an object, items of
+an array, a part of a string. It must fit the schema of its kind: only what is missing is forgiven.
 """
 
 from __future__ import annotations
@@ -132,9 +132,7 @@ def differences(shown: Any, whole: Any, path: str = "$") -> list[str]:
         ]
     if isinstance(shown, list) and isinstance(whole, list) and len(shown) <= len(whole):
         pairs = zip(shown, whole[: len(shown)], strict=True)
-        return [
-            fault for place, pair in enumerate(pairs) for fault in differences(*pair, f"{path}[{place}]")
-        ]
+        return [fault for place, pair in enumerate(pairs) for fault in differences(*pair, f"{path}[{place}]")]
     if isinstance(shown, str) and isinstance(whole, str):
         pattern = shown.replace("[", "[[]").replace("?", "[?]").replace("*", "[*]").replace(_ELIDED, "*")
         return [] if fnmatchcase(whole, pattern) else [f"{path}: {shown} is not {whole}"]

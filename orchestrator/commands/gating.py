@@ -12,6 +12,7 @@ from orchestrator.commands.console import finish, print_json, print_parts
 from orchestrator.commands.gating_cases import CasesOption, CoresOption, chosen_cases, gate_cases
 from orchestrator.commands.options import (
     DEFAULT_NUMERICS,
+    RECORDS_DIR,
     RUNS_DIR,
     CaseOption,
     CbwrOption,
@@ -32,6 +33,7 @@ from orchestrator.commands.options import (
     WorkspaceOption,
     case_of,
     check_choice,
+    records_folders,
     run_options,
     settings_of,
 )
@@ -119,7 +121,7 @@ def gate(
         from orchestrator.signing import load_public_key
 
         key = None if require_signature is None else load_public_key(require_signature)
-        files = frozen_files(records or [], record, must_be_signed=key is not None)
+        files = frozen_files(records_folders(records), record, must_be_signed=key is not None)
 
         def files_for(chosen: Case) -> list[FrozenFile]:
             if key is not None:
@@ -194,7 +196,7 @@ def freeze(
     numerics: NumericsOption = DEFAULT_NUMERICS,
     records: Annotated[
         Path, typer.Option("--records", help="The folder that the record is written to.")
-    ] = Path("qualification"),
+    ] = RECORDS_DIR,
     supersedes: Annotated[
         Path | None, typer.Option("--supersedes", help="The frozen record that this one replaces.")
     ] = None,

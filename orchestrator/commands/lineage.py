@@ -18,6 +18,7 @@ from orchestrator.commands.options import (
     PythonOption,
     RunsOption,
     TimeoutOption,
+    records_folders,
     run_options,
 )
 from orchestrator.errors import ExitCode, UsageError
@@ -94,35 +95,31 @@ def log(
     from orchestrator.qualification import load_history, shipped_records
     from orchestrator.render_records import log_lines
 
-    own = Path("qualification")
-    chosen = folders or [shipped_records(), *([own] if own.is_dir() else [])]
+    chosen = folders or [shipped_records(), *records_folders(None)]
     found = chains(load_history(chosen))
     if as_json:
         print_json([_chain_json(chain) for chain in found])
-    else:
+    elif found:
         print_parts(*log_lines(found, _is_signed))
+    else:
+        print_parts(f"no frozen records in {', '.join(map(str, chosen))}")
 
 
 def show(record: RecordArgument, as_json: JsonOption = False) -> None:
     """Show one frozen record: its cases, platform, hashes, reason and place among the others."""
-    from orchestrator.qualification import load_frozen, load_history
+    from orchestrator.qualification import load_history, load_record
     from orchestrator.render_records import record_parts
 
-    file = load_frozen(record)
-    beside = load_history([file.path.parent])
-    newer = next(
-        (
-            other.path.name
-            for other in beside
-            if other.record.supersedes and other.record.supersedes.file_sha256 == file.sha256
-        ),
-        None,
-    )
-    file = next(other for other in beside if other.sha256 == file.sha256)
+    file = load_record(record)
     if as_json:
         print_json(file.record.model_dump())
-    else:
-        print_parts(*record_parts(file, newer, is_signed=_is_signed(file)))
+        return
+    newer = [
+        other.path.name
+        for other in load_history([record.parent])
+        if other.record.supersedes and other.record.supersedes.file_sha256 == file.sha256
+    ]
+    print_parts(*record_parts(file, ", ".join(newer) or None, is_signed=_is_signed(file)))
 
 
 def diff(
@@ -167,6 +164,7 @@ def _chain_json(chain: Chain) -> dict[str, Any]:
     return {
         "current": None if chain.current is None else chain.current.path.name,
         "before": chain.before,
+        "forks": chain.forks,
         "records": [
             {
                 "file": str(file.path),

@@ -45,12 +45,22 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout."
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Do not show the fixture's output.")]
 RecordsOption = Annotated[
     list[Path] | None,
-    typer.Option("--records", help="More folders of frozen records; they come first."),
+    typer.Option(
+        "--records", help="Folders of frozen records, before the package's.", show_default="qualification"
+    ),
 ]
 
 RUNS_DIR = Path("qualgate-runs")
+RECORDS_DIR = Path("qualification")
 # One frozen record for every machine: what a newcomer's first gate needs.
 DEFAULT_NUMERICS = "portable"
+
+
+def records_folders(given: list[Path] | None) -> list[Path]:
+    """The folders of frozen records to read: those given, or where `freeze` writes to, if that is there."""
+    if given:
+        return given
+    return [RECORDS_DIR] if RECORDS_DIR.is_dir() else []
 
 
 def case_of(name: str, config: Path | None, numerics: str) -> Case:

@@ -60,6 +60,15 @@ def test_gate_passes_where_its_record_was_frozen(frozen: Checkout) -> None:
     assert done.stdout.count("✓") == 8
 
 
+def test_gate_reads_the_folder_that_freeze_writes_to(tmp_path: Path) -> None:
+    checkout = Checkout.copy(tmp_path)
+    assert checkout.qualgate("freeze", *NATIVE, "--reason", "no folder named").returncode == 0
+    (record,) = (tmp_path / "qualification").glob("*.json")
+    done = checkout.qualgate("gate", *NATIVE, "--repeats", "1")
+    assert done.returncode == 0, done.stderr
+    assert record.name in done.stdout.splitlines()[0]
+
+
 def test_gate_prints_its_verdict_as_json_and_nothing_else(frozen: Checkout) -> None:
     verdict = verdict_of(frozen.qualgate(*GATE, "--json"))
     assert verdict["qualified"] is True

@@ -54,6 +54,8 @@ def test_a_superseded_record_has_one_successor(lived: Checkout) -> None:
     old, _ = records(lived)
     again = said(lived, "supersede", str(old), "--reason", "again", code=2)
     assert "is superseded already; supersede its successor" in again.stderr
+    freezing = ("freeze", *CASE, "--records", "records", "--reason", "a fork", "--supersedes", str(old))
+    assert "is superseded already" in said(lived, *freezing, code=2).stderr
 
 
 def test_log_tells_the_life_of_the_records(lived: Checkout) -> None:
@@ -65,6 +67,16 @@ def test_log_tells_the_life_of_the_records(lived: Checkout) -> None:
     (chain,) = json.loads(said(lived, "log", "records", "--json").stdout)
     assert chain["current"] == new.name
     assert [item["reason"] for item in chain["records"]] == ["a brighter lift", "the first"]
+
+
+def test_an_empty_log_says_so(lived: Checkout, tmp_path: Path) -> None:
+    assert said(lived, "log", str(tmp_path)).stdout.strip().endswith(f"in {tmp_path}")
+
+
+def test_a_record_under_another_name_is_shown(lived: Checkout, tmp_path: Path) -> None:
+    copy = tmp_path / "record.txt"
+    copy.write_bytes(records(lived)[1].read_bytes())
+    assert "threads 1" in said(lived, "show", str(copy)).stdout
 
 
 def test_show_tells_one_record(lived: Checkout) -> None:
@@ -101,5 +113,22 @@ def test_a_retired_record_leaves_the_gate_without_one(lived: Checkout, tmp_path:
     said(lived, "retire", str(kept / new.name), "--reason", "wrong data")
     done = said(lived, "gate", *CASE, "--records", str(kept), code=3)
     assert "is retired: wrong data" in done.stderr
+    named = said(lived, "gate", *CASE, "--record", str(kept / new.name), code=3)
+    assert "is retired: wrong data" in named.stderr
     assert "retired: wrong data" in said(lived, "log", str(kept)).stdout
     assert said(lived, "audit", str(kept)).stdout.count("sound: ") == 2
+
+
+def test_superseding_never_leaves_two_records_for_one_platform(lived: Checkout, tmp_path: Path) -> None:
+    """A record that was frozen elsewhere is superseded into a folder that has one for this platform."""
+    elsewhere = tmp_path / "elsewhere"
+    frozen = ("freeze", *CASE, "--no-trace", "--records", str(elsewhere), "--reason", "another folder's")
+    said(lived, *frozen)
+    (other,) = elsewhere.glob("*.json")
+    lived.edit("fixture/task.py", "import annotations\n", "import annotations\n\n")
+    refused = said(lived, "supersede", str(other), "--records", "records", "--reason", "merge", code=2)
+    assert f"{records(lived)[1].name} already freezes synthetic-300-100 for this platform" in refused.stderr
+    kept = said(lived, "supersede", str(other), "--reason", "a refactor")
+    (new,) = set(elsewhere.glob("*.json")) - {other}
+    assert f"frozen: {new}" in kept.stdout.replace("\n", "")
+    assert said(lived, "diff", str(other), str(new)).stdout.startswith("same bits: ")
