@@ -39,9 +39,10 @@ def chosen_cases(names: str, numerics: str, files: Sequence[FrozenFile]) -> list
 
     Raises:
         UsageError: for a name that is unknown or repeated.
-        NoRecordError: when `all` is none.
+        NoRecordError: when `all` is none; where a record is retired, with the reason.
     """
     from orchestrator.cases import same_computation
+    from orchestrator.qualification import frozen_cases
 
     if names != "all":
         listed = names.split(",")
@@ -55,6 +56,9 @@ def chosen_cases(names: str, numerics: str, files: Sequence[FrozenFile]) -> list
         if case.numerics == numerics and not any(same_computation(case, other) for other in cases):
             cases.append(case)
     if not cases:
+        for case in (frozen.case for file in files for frozen in file.record.cases):
+            if case.numerics == numerics:
+                frozen_cases(files, case)  # raises: every record of it is retired, and it says why
         raise NoRecordError(f"no frozen record holds a case with {numerics} numerics")
     return cases
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.codec import content_sha256, encode
+from orchestrator.commands.gating_cases import chosen_cases
 from orchestrator.errors import EvidenceError, NoRecordError, UsageError
 from orchestrator.hashing import bytes_sha256
 from orchestrator.lineage import Chain, chains
@@ -227,6 +228,15 @@ def test_a_copy_of_a_retired_record_is_retired(tmp_path: Path) -> None:
             frozen_cases(load_folders(order), shipped.record.cases[0].case)
         (chain,) = chains(load_history(order))
         assert chain.current is None
+
+
+def test_all_cases_of_retired_records_are_none_and_it_is_said_why(tmp_path: Path) -> None:
+    file = written(tmp_path, 1)
+    numerics = file.record.cases[0].case.numerics
+    assert chosen_cases("all", numerics, load_folders([tmp_path])) == [file.record.cases[0].case]
+    retire(file, "gone")
+    with pytest.raises(NoRecordError, match="this record is retired: gone"):
+        chosen_cases("all", numerics, load_folders([tmp_path]))
 
 
 def test_after_a_retirement_the_platform_is_free_for_another_record(tmp_path: Path) -> None:
