@@ -2,7 +2,7 @@
 
 The repeats of one process share its memory layout, its clocks and its neighbours: they are not independent
 processes, and an interval from them leaves out what differs between processes. The study has one value a
-process; `compare` has two processes alone, and says so.
+process; `compare` has two processes alone, so that its verdict is always `ambiguous`.
 """
 
 from __future__ import annotations
@@ -85,8 +85,23 @@ def compare_costs(first: RunRecord | RunRecordV1, second: RunRecord | RunRecordV
     for what, measure in measures:
         before, after = measure(first), measure(second)
         if isinstance(before, Sample) or isinstance(after, Sample):
-            rows.append(CostComparison(what, before, after, sample_ratio(after, before)))
+            ratio = sample_ratio(after, before)
+            if _task(first) != _task(second):
+                ratio = Unavailable(unavailable="the two runs computed other tasks", remedy="")
+            elif isinstance(ratio, CostRatio):
+                # From one process a side no winner follows, however narrow the interval of its repeats.
+                ratio = ratio.model_copy(update={"verdict": "ambiguous"})
+            rows.append(CostComparison(what, before, after, ratio))
     return rows
+
+
+def _task(record: RunRecord | RunRecordV1) -> tuple[object, ...]:
+    """What was computed: a cost beside another task's says nothing."""
+    result = record.result
+    if result is None:
+        return ()
+    counts = (result.metadata.train_count, result.metadata.test_count)
+    return (result.config, *counts, record.input_sha256.train_labels)
 
 
 def sample_ratio(found: Sample | Unavailable, baseline: Sample | Unavailable) -> CostRatio | Unavailable:

@@ -99,7 +99,7 @@ _MESSAGE: Final = re.compile(r"==(ERROR|WARNING|PROF)==\s*(\S.*)")
 _HEADER: Final = re.compile(r'"ID","Process ID",')
 _ROW: Final = re.compile(r'"[0-9]*",')
 _NOTHING_PROFILED: Final = re.compile(r"No (kernels|ranges|metrics)\b", re.IGNORECASE)
-_PASSES: Final = re.compile(r"Application replay pass ([0-9]+)|- ([0-9]+) pass(?:es)?$")
+_PASSES: Final = re.compile(r"Application replay pass ([0-9]{1,9})\b|- ([0-9]{1,9}) pass(?:es)?$")
 _MAX_MESSAGES: Final = 50
 
 _REMEDIES: Final = (
@@ -346,7 +346,7 @@ def _checked(number: Decimal, unit: NcuUnit) -> int | float | str:
 def read_passes(output: Output, cells: Cells) -> int | Unavailable:
     """How often the process was run: once a pass."""
     column = cells.get("profiler__replayer_passes", ())
-    printed = {int(cell.text) for cell in column if cell.text.isascii() and cell.text.isdigit()}
+    printed = {int(cell.text) for cell in column if re.fullmatch("[0-9]{1,9}", cell.text)}
     told = printed | ({output.passes} if output.passes else set())
     if len(told) != 1 or 0 in told:
         found = " and ".join(map(str, sorted(told))) or "nothing"

@@ -237,7 +237,13 @@ def costs(result: FixtureResult, record: RunRecord) -> str:
     match result.energy:
         case Energy() as energy:
             adjusted = energy.summary.idle_adjusted_mj_per_task
-            parts.append(f"{adjusted.mean:.1f} mJ per task above idle (sample SD {adjusted.sample_sd:.1f})")
+            spread = energy.quality.idle_adjusted_mj_per_task
+            interval = f"95 % interval {spread.confidence_95_low:.1f} to {spread.confidence_95_high:.1f}"
+            parts.append(
+                f"{adjusted.mean:.1f} mJ per task above idle (sample SD {adjusted.sample_sd:.1f}, {interval})"
+            )
+            if energy.quality.needs_more_trials:
+                parts.append("the spread is too wide: measure again with more --trials")
         case Unavailable() as energy:
             parts.append(f"energy not measured: {energy.unavailable}")
         case None:

@@ -161,7 +161,8 @@ def costs_table(rows: Sequence[CostComparison]) -> RenderableType:
         table.add_row(row.what, _mean(row.first), _mean(row.second), *cells)
     note = (
         "note: each side is one process; its repeats or trials are not independent processes, so the "
-        "interval leaves out what differs between processes"
+        "interval leaves out what differs between processes, and neither side is called cheaper: "
+        "qualgate study compares several"
     )
     return Group(table, Text(note, style="dim"))
 

@@ -77,17 +77,18 @@ _COMPRESS_ABOVE_BYTES = 4 << 20
 class RunOptions:
     """How a case is run; what is computed is the case's business.
 
-    `mode`, `scope`, `repeats` and `energy` are the fixture's. `timeout_s` bounds the whole process.
-    `python` is the interpreter that has torch. `echo` receives output as it comes: stream name, bytes.
-    `progress` is told of a download's bytes so far, and in all where they are known. `trace` records every
-    training step, and `keep_step` (epoch, step) keeps the tensors of one whole. `sources` is a folder with
-    the fixture to run, instead of the installed one.
+    `mode`, `scope`, `repeats`, `energy` and `trials` (of an energy measurement) are the fixture's.
+    `timeout_s` bounds the whole process. `python` is the interpreter that has torch. `echo` receives output
+    as it comes: stream name, bytes. `progress` is told of a download's bytes so far, and in all where they
+    are known. `trace` records every training step, and `keep_step` (epoch, step) keeps the tensors of one
+    whole. `sources` is a folder with the fixture to run, instead of the installed one.
     """
 
     mode: models.Mode = "measure"
     scope: models.Scope = "task"
     repeats: int = 3
     energy: bool = False
+    trials: int = 3
     timeout_s: float = DEFAULT_TIMEOUT_S
     python: str = sys.executable
     pass_through: tuple[str, ...] = ()
@@ -110,6 +111,8 @@ class RunOptions:
             raise UsageError(f"--repeats: found {self.repeats}, expected at least 1")
         if self.energy and (self.mode, self.scope) != ("measure", "task"):
             raise UsageError("--energy needs --mode measure and --scope task")
+        if self.trials < 2:
+            raise UsageError(f"--trials: found {self.trials}, expected at least 2: one shows no spread")
         if (self.mode, self.scope) == ("profile", "training") and self.repeats != 1:
             raise UsageError("--mode profile --scope training holds one training: --repeats must be 1")
         if self.keep_step is not None and not self.trace:
@@ -383,7 +386,7 @@ def _command(case: models.Case, settings: NumericSettings, options: RunOptions, 
         "--numerics", case.numerics,
     ]  # fmt: skip
     if options.energy:
-        command.append("--energy")
+        command += ["--energy", "--trials", str(options.trials)]
     if options.trace:
         command.append("--trace")
     if options.keep_step is not None:

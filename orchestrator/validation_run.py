@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+from orchestrator.audit.validation_report import may_pass
 from orchestrator.codec import decode, kind_of_model, schema_validator
 from orchestrator.environment import NumericSettings, build_environment
 from orchestrator.errors import EvidenceError
-from orchestrator.models import NumericsName, TensorCheck, TensorKind, ValidationReport
+from orchestrator.models import NumericsName, TensorKind, ValidationReport
 from orchestrator.process import run_process
 from orchestrator.runner import RunOptions, fixture_folder, process_failure, snapshot_sources
 
@@ -103,13 +104,7 @@ def _problems(
         if missing:
             yield f"at $.cases[{index}].checks: none of {', '.join(sorted(missing))}"
         for number, check in enumerate(case.checks):
-            if check.passed and not _may_pass(check):
+            if check.passed and not may_pass(check):
                 yield f"at $.cases[{index}].checks[{number}].passed: found true, its numbers say otherwise"
     if report.passed != all(check.passed for case in report.cases for check in case.checks):
         yield f"at $.passed: found {str(report.passed).lower()}, the checks say otherwise"
-
-
-def _may_pass(check: TensorCheck) -> bool:
-    if check.kind == "repetition":
-        return check.largest_absolute_error == 0
-    return check.largest_ratio is not None and check.largest_ratio <= 1

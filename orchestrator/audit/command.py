@@ -62,6 +62,9 @@ def _audit_result(
     found.equal("command.mode", f"{place}.mode", result.mode, record.action)
     found.equal("command.scope", f"{place}.requested_scope", result.requested_scope, record.scope)
     found.equal("command.energy", f"{path}.command", "--energy" in options, result.energy is not None)
+    if isinstance(result.energy, Energy):
+        asked = options.get("--trials")
+        found.equal("command.trials", f"{place}.energy.trials", str(len(result.energy.trials)), asked)
     trace = result.trace if isinstance(result, FixtureResult) else None
     found.equal("command.trace", f"{path}.command", "--trace" in options, trace is not None)
     output = PurePath(options.get("--output") or "")

@@ -12,8 +12,9 @@ from orchestrator.audit.artefacts import RECORD, audit_artefacts, has_artefacts
 from orchestrator.audit.findings import Findings
 from orchestrator.audit.records import audit_record
 from orchestrator.audit.trace_files import audit_frozen_trace_files
+from orchestrator.audit.validation_report import audit_report_sources
 from orchestrator.codec import decode, kind_of_model, read_bytes
-from orchestrator.errors import EvidenceError, InputError, QualgateError
+from orchestrator.errors import EvidenceError, InputError
 from orchestrator.hashing import file_sha256
 from orchestrator.models import (
     AuditedFile,
@@ -24,6 +25,8 @@ from orchestrator.models import (
     Retirement,
     RunRecord,
     Strict,
+    StudyReport,
+    ValidationReport,
 )
 
 
@@ -62,10 +65,13 @@ def _record_files(folder: Path) -> list[Path]:
 
 def _audit_in_folder(file: Path, folder: Path) -> AuditedFile:
     name = file.relative_to(folder).as_posix()
+    found = Findings()
+    if not file.is_file():  # to read a pipe would be to wait for whoever writes to it
+        found.require("file.readable", "$", False, "no regular file", "a sound record")
+        return _audited(name, "unreadable", found, artefacts=None)
     try:
         record = decode(read_bytes(file), name)
-    except QualgateError as error:
-        found = Findings()
+    except (EvidenceError, InputError) as error:
         rule = "file.record" if isinstance(error, EvidenceError) else "file.readable"
         found.require(rule, "$", False, error.what, "a sound record")
         return _audited(name, "unreadable", found, artefacts=None)
@@ -82,6 +88,12 @@ def _audit_file(record: Strict, file: Path, name: str, *, run_folder: bool = Fal
     if isinstance(record, QualificationRecord):
         _audit_superseded(record, file.parent, found)
         audit_frozen_trace_files(record, file.parent, "$", found)
+    if isinstance(record, StudyReport):
+        from orchestrator.audit.study_runs import audit_study_runs
+
+        audit_study_runs(record, file.parent, "$", found)
+    if isinstance(record, ValidationReport):
+        audit_report_sources(record, file.parent, "$", found)
     if isinstance(record, Retirement):
         retired = file.parent / record.file
         held = file_sha256(retired) if retired.is_file() else "no such file"

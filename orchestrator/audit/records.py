@@ -17,6 +17,7 @@ from orchestrator.audit.qualify import audit_plan, audit_qualification_verdict
 from orchestrator.audit.run import audit_outcome
 from orchestrator.audit.trace import audit_trace
 from orchestrator.audit.validation import audit_validation
+from orchestrator.audit.validation_report import audit_validation_report
 from orchestrator.models import (
     FixtureResult,
     FixtureResultV1,
@@ -27,6 +28,8 @@ from orchestrator.models import (
     RunRecord,
     RunRecordV1,
     Strict,
+    StudyReport,
+    ValidationReport,
 )
 
 # A new part of a result is one file of rules and one line here.
@@ -65,6 +68,13 @@ def audit_record(record: Strict) -> Findings:
             _audit_result(record, "$", found)
         case QualificationRecord():
             audit_qualification(record, "$", found)
+        case StudyReport():
+            # What derives ratios has no part in other audits.
+            from orchestrator.audit.study import audit_study
+
+            audit_study(record, "$", found)
+        case ValidationReport():
+            audit_validation_report(record, "$", found)
         case Retirement():
             audit_retirement(record, "$", found)
         case QualificationPlan():

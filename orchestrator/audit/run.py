@@ -156,6 +156,10 @@ def _audit_artefact_names(record: RunRecord, path: str, found: Findings) -> None
             result.predictions_file: result.predictions_file_sha256,
             **{_source_file(name): digest for name, digest in result.source_sha256.items()},
         }
+        if result.trace is not None:
+            wanted[result.trace.file] = result.trace.file_sha256
+            if result.trace.kept_step is not None:
+                wanted[result.trace.kept_step.file] = result.trace.kept_step.file_sha256
         sources = {name for name in record.artefact_sha256 if name.startswith("fixture/")}
         known = {_source_file(name) for name in result.source_sha256}
         found.equal("run.sources", place, sorted(sources - known), [])

@@ -31,6 +31,7 @@ VectorOption = Annotated[str | None, typer.Option("--vector", help="ATEN_CPU_CAP
 IsaOption = Annotated[str | None, typer.Option("--onednn-isa", help="ONEDNN_MAX_CPU_ISA, e.g. AVX2.")]
 CbwrOption = Annotated[str | None, typer.Option("--mkl-cbwr", help="MKL_CBWR, e.g. AVX2.")]
 RepeatsOption = Annotated[int, typer.Option("--repeats", help="Timed repeats of the task.")]
+TrialsOption = Annotated[int, typer.Option("--trials", help="With --energy: trials; more narrow the spread.")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds for the whole process.")]
 IdxOption = Annotated[Path | None, typer.Option("--idx-dir", help="A folder with MNIST's IDX files.")]
 PythonOption = Annotated[

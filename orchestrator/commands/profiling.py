@@ -75,6 +75,10 @@ def profile(
         mode="profile",
         scope=scope,
     )
+    what = f"{options.repeats} complete tasks" if scope == "task" else "one training"
+    print(
+        f"profiling {what}; the profiler's own work takes most of the time ...", file=sys.stderr, flush=True
+    )
     folder = new_run_folder(runs_dir, chosen.name)
     done = profile_case(chosen, settings, options, folder, under_ncu=settings.device == "cuda")
     if as_json:

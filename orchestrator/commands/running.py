@@ -26,6 +26,7 @@ from orchestrator.commands.options import (
     RunsOption,
     ThreadsOption,
     TimeoutOption,
+    TrialsOption,
     VectorOption,
     WorkspaceOption,
     case_of,
@@ -50,6 +51,7 @@ def run(
     repeats: RepeatsOption = 3,
     energy: Annotated[bool, typer.Option("--energy", help="Measure energy per task.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Record every training step.")] = False,
+    trials: TrialsOption = 3,
     timeout: TimeoutOption = 600.0,
     idx_dir: IdxOption = None,
     python: PythonOption = sys.executable,
@@ -76,6 +78,7 @@ def run(
         mode=mode,
         scope=scope,
         energy=energy,
+        trials=trials,
         trace=trace,
     )
     done = run_case(chosen, settings, options, new_run_folder(runs_dir, chosen.name))

@@ -21,6 +21,7 @@ from orchestrator.commands.options import (
     RepeatsOption,
     RunsOption,
     TimeoutOption,
+    TrialsOption,
     case_of,
     check_choice,
     run_options,
@@ -45,6 +46,7 @@ def workspaces(
     processes: Annotated[int, typer.Option("--processes", help="Fresh processes a setting.")] = 2,
     repeats: RepeatsOption = 3,
     energy: Annotated[bool, typer.Option("--energy", help="Measure energy per task.")] = False,
+    trials: TrialsOption = 3,
     timeout: TimeoutOption = 600.0,
     idx_dir: IdxOption = None,
     python: PythonOption = sys.executable,
@@ -80,6 +82,7 @@ def workspaces(
         pass_env=pass_env,
         echo=verbose,
         energy=energy,
+        trials=trials,
     )
     study = run_study(chosen, plan, options, processes=processes, runs_dir=runs_dir, progress=_say)
     if as_json:
