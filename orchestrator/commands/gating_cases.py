@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CasesOption = Annotated[
     str | None,
-    typer.Option("--cases", help="Several cases, by commas; all: every one that the records hold."),
+    typer.Option("--cases", help="Several cases, by commas; all: every one that your records hold."),
 ]
 CoresOption = Annotated[
     int | None,
@@ -37,12 +37,14 @@ CoresOption = Annotated[
 def chosen_cases(names: str, numerics: str, files: Sequence[FrozenFile]) -> list[Case]:
     """The cases that `--cases` names, in its order; for `all`, those of the records, each once.
 
+    Whoever has records of their own means those: the package's count only where there are no others.
+
     Raises:
         UsageError: for a name that is unknown or repeated.
         NoRecordError: when `all` is none; where a record is retired, with the reason.
     """
     from orchestrator.cases import same_computation
-    from orchestrator.qualification import frozen_cases
+    from orchestrator.qualification import frozen_cases, shipped_records
 
     if names != "all":
         listed = names.split(",")
@@ -50,6 +52,7 @@ def chosen_cases(names: str, numerics: str, files: Sequence[FrozenFile]) -> list
             raise UsageError(f"--cases: found {names!r}, expected each case once")
         return [case_of(name, None, numerics) for name in listed]
     check_choice("--numerics", numerics, ("native", "portable"))
+    files = [file for file in files if file.path.parent != shipped_records()] or files
     cases: list[Case] = []
     current = [file for file in files if file.retirement is None]
     for case in (frozen.case for file in current for frozen in file.record.cases):

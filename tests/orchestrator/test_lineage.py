@@ -28,6 +28,7 @@ from orchestrator.qualification import (
     load_record,
     match_record,
     retire,
+    shipped_records,
     retired_records,
 )
 from orchestrator.render_records import log_lines, state_of
@@ -233,7 +234,9 @@ def test_a_copy_of_a_retired_record_is_retired(tmp_path: Path) -> None:
 def test_all_cases_of_retired_records_are_none_and_it_is_said_why(tmp_path: Path) -> None:
     file = written(tmp_path, 1)
     numerics = file.record.cases[0].case.numerics
-    assert chosen_cases("all", numerics, load_folders([tmp_path])) == [file.record.cases[0].case]
+    mine = [file.record.cases[0].case]
+    assert chosen_cases("all", numerics, load_folders([tmp_path])) == mine
+    assert chosen_cases("all", numerics, load_folders([shipped_records(), tmp_path])) == mine
     retire(file, "gone")
     with pytest.raises(NoRecordError, match="this record is retired: gone"):
         chosen_cases("all", numerics, load_folders([tmp_path]))
