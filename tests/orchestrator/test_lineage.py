@@ -28,8 +28,8 @@ from orchestrator.qualification import (
     load_record,
     match_record,
     retire,
-    shipped_records,
     retired_records,
+    shipped_records,
 )
 from orchestrator.render_records import log_lines, state_of
 from orchestrator.verdict import evidence_of_frozen
