@@ -106,9 +106,7 @@ def test_one_changed_constant_is_named_by_its_first_field(
     assert done.returncode == 1, done.stderr
     frozen_and_found = r"frozen [0-9a-f]{12}…, found [0-9a-f]{12}…"
     first = done.stdout.splitlines()[0]
-    assert re.match(
-        f"disqualified: {CASE}: first difference {re.escape(place)}: {frozen_and_found}", first
-    )
+    assert re.match(f"disqualified: {CASE}: first difference {re.escape(place)}: {frozen_and_found}", first)
     assert f"a change: the same bits came back; sources that differ: {file.removeprefix('fixture/')}" in first
     assert last_line(done).startswith(f"qualgate: disqualified: {CASE}")
 
