@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.tensor_difference import tensor_difference, ulp_distances
@@ -14,12 +14,17 @@ from orchestrator.tensor_difference import tensor_difference, ulp_distances
 numbers = st.floats(width=32, allow_nan=False)
 
 
+@example(float(np.finfo(np.float32).max), 1, np.inf)
+@example(1e-45, 2, -np.inf)
 @given(numbers, st.integers(0, 50), st.sampled_from([-np.inf, np.inf]))
 def test_the_distance_counts_neighbours(start: float, steps: int, towards: float) -> None:
     first = value = np.float32(start)
     taken = 0
-    while taken < steps and value != np.float32(towards):
-        value, taken = np.nextafter(value, np.float32(towards)), taken + 1
+    with np.errstate(
+        all="ignore"
+    ):  # the neighbour of the largest number is infinity, and is told as overflow
+        while taken < steps and value != np.float32(towards):
+            value, taken = np.nextafter(value, np.float32(towards)), taken + 1
     assert ulp_distances(np.array([first]), np.array([value])).tolist() == [taken]
 
 
