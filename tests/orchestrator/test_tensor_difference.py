@@ -22,7 +22,7 @@ def test_the_distance_counts_neighbours(start: float, steps: int, towards: float
     taken = 0
     with np.errstate(
         all="ignore"
-    ):  # the neighbour of the largest number is infinity, and is told as overflow
+    ):  # the largest number has infinity as its neighbour
         while taken < steps and value != np.float32(towards):
             value, taken = np.nextafter(value, np.float32(towards)), taken + 1
     assert ulp_distances(np.array([first]), np.array([value])).tolist() == [taken]
