@@ -20,9 +20,7 @@ numbers = st.floats(width=32, allow_nan=False)
 def test_the_distance_counts_neighbours(start: float, steps: int, towards: float) -> None:
     first = value = np.float32(start)
     taken = 0
-    with np.errstate(
-        all="ignore"
-    ):  # the largest number has infinity as its neighbour
+    with np.errstate(all="ignore"):  # the largest number has infinity as its neighbour
         while taken < steps and value != np.float32(towards):
             value, taken = np.nextafter(value, np.float32(towards)), taken + 1
     assert ulp_distances(np.array([first]), np.array([value])).tolist() == [taken]
