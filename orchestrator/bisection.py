@@ -15,7 +15,7 @@ from orchestrator.environment import NumericSettings
 from orchestrator.errors import InputError, UsageError
 from orchestrator.models import Bisection, Case, Divergence, RunRecord, TensorDifference
 from orchestrator.runner import Run, RunOptions, new_run_folder, run_case
-from orchestrator.trace import first_divergence
+from orchestrator.trace import can_compare, first_divergence
 from orchestrator.verdict import Evidence, compare_groups
 
 
@@ -41,7 +41,14 @@ def bisect(first: Path, second: Path) -> Bisection:
         if side.trace is None:
             remedy = "run it with --trace, or bisect with --rerun"
             raise UsageError("has no trace", where=str(path), remedy=remedy)
-    return _bisection(sides, first_divergence(sides[0].trace, sides[1].trace))
+    first_trace, second_trace = (side.trace for side in sides)
+    if first_trace is not None and second_trace is not None and not can_compare(first_trace, second_trace):
+        raise UsageError(
+            "the traces are of trainings of other lengths, and a sidecar is missing",
+            where=f"{first}, {second}",
+            remedy="restore the sidecar, or bisect with --rerun",
+        )
+    return _bisection(sides, first_divergence(first_trace, second_trace))
 
 
 def bisect_again(first: Path, second: Path, options: RunOptions, runs_dir: Path) -> Bisection:
@@ -51,24 +58,36 @@ def bisect_again(first: Path, second: Path, options: RunOptions, runs_dir: Path)
         InputError, EvidenceError: when a record cannot be read, or has no form that can be run again.
         RunError, Interrupted: when a run fails.
     """
+    import numpy as np
+
+    from orchestrator.tensor_difference import tensor_difference
+
     sides = [_side(path) for path in (first, second)]
     evidence = [side.evidence for side in sides]
     options = replace(options, repeats=1, trace=True)
-    parted = first_divergence(evidence[0].trace, evidence[1].trace)
+    parted = stored = first_divergence(evidence[0].trace, evidence[1].trace)
     if _tensor_of(parted) is None:
         runs = [_run(side, options, runs_dir) for side in sides]
         parted = _divergence_of(runs)
         if _tensor_of(parted) is None:
-            return _bisection(evidence, parted, notes=_notes(sides, runs))
+            notes = _notes(sides, runs)
+            if parted is None and stored is not None:
+                notes.append("the reruns do not part, and the records do")
+            return _bisection(evidence, parted or stored, notes=notes)
     assert parted is not None and parted.step is not None  # noqa: S101  it has a tensor
     runs = [_run(side, replace(options, keep_step=(parted.epoch, parted.step)), runs_dir) for side in sides]
     notes, again = _notes(sides, runs), _divergence_of(runs)
     tensor = _tensor_of(again)
     if again is None or tensor is None or (again.epoch, again.step) != (parted.epoch, parted.step):
         notes.append("the reruns do not part at the step at which the records did")
-        return _bisection(evidence, again, notes=notes)
+        return _bisection(evidence, parted, notes=notes)
     kept = [_kept_file(run) for run in runs]
-    return _bisection(evidence, again, _difference(tensor, kept), kept, notes)
+    first_tensor, second_tensor = (np.load(path, allow_pickle=False)[tensor] for path in kept)
+    if first_tensor.shape != second_tensor.shape:
+        notes.append(f"{tensor} has the shapes {first_tensor.shape} and {second_tensor.shape}")
+        return _bisection(evidence, again, None, kept, notes)
+    difference = tensor_difference(tensor, first_tensor, second_tensor)
+    return _bisection(evidence, again, difference, kept, notes)
 
 
 def _tensor_of(parted: Divergence | None) -> str | None:
@@ -88,7 +107,8 @@ def _bisection(
     notes: Sequence[str] = (),
 ) -> Bisection:
     said = list(notes)
-    if parted is None and any(group.differences for group in compare_groups(*sides)):
+    traced = all(side.trace is not None for side in sides)
+    if parted is None and traced and any(group.differences for group in compare_groups(*sides)):
         said.append("no training step differs, and hashes do: the difference arose before or after training")
     return Bisection(
         kind="bisection",
@@ -135,12 +155,3 @@ def _notes(sides: Sequence[_Side], runs: Sequence[Run]) -> list[str]:
 def _kept_file(run: Run) -> Path:
     assert run.result.trace is not None and run.result.trace.kept_step is not None  # noqa: S101  asked for
     return run.folder / run.result.trace.kept_step.file
-
-
-def _difference(tensor: str, kept: Sequence[Path]) -> TensorDifference | None:
-    import numpy as np
-
-    from orchestrator.tensor_difference import tensor_difference
-
-    first, second = (np.load(path, allow_pickle=False)[tensor] for path in kept)
-    return tensor_difference(tensor, first, second)

@@ -73,6 +73,8 @@ def headline(verdict: Verdict) -> str:
 
 def _kind(verdict: Verdict) -> str:
     if verdict.difference_kind == "nondeterminism":
+        if verdict.repetition is None or verdict.repetition.same_bits:
+            return "nondeterminism: the bits moved between invocations of one process"
         return "nondeterminism: a second fresh process gave other bits again"
     if verdict.source_changes:
         return f"a change: the same bits came back; sources that differ: {_names(verdict.source_changes)}"

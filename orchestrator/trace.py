@@ -65,7 +65,7 @@ def parse_trace(data: bytes, source: str) -> Trace:
 def _header(line: bytes, source: str) -> dict[str, Any]:
     try:
         header = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EvidenceError("the first line is not JSON, expected a trace's header", where=source) from error
     sound = (
         isinstance(header, dict)
@@ -81,21 +81,28 @@ def _header(line: bytes, source: str) -> dict[str, Any]:
     return header  # type: ignore[no-any-return]  # checked just now
 
 
+def can_compare(expected: Trace, found: Trace) -> bool:
+    """Whether two traces can be compared: chain heads alone tell nothing of trainings of another length."""
+    same_length = (expected.epochs, expected.steps_per_epoch) == (found.epochs, found.steps_per_epoch)
+    return same_length or (expected.digests is not None and found.digests is not None)
+
+
 def first_divergence(expected: Trace | None, found: Trace | None) -> Divergence | None:
     """Where two traces first differ, in the order of the computation; None where they do not.
 
-    Also None where a side has no trace. `step` and `tensor` are None where only chain heads are known, or
-    where one of the runs takes no such step.
+    Also None where a side has no trace, or `can_compare` says no. `step` and `tensor` are None where only
+    chain heads are known, or where one of the runs takes no such step.
     """
     if expected is None or found is None or expected == found:
         return None
     if expected.tensors != found.tensors:
         return _divergence(0, None, None, _tensors(expected), _tensors(found))
+    if not can_compare(expected, found):
+        return None
     epochs = min(expected.epochs, found.epochs)
     if expected.digests is None or found.digests is None:
         heads = zip(expected.chain_heads, found.chain_heads, strict=False)
         for epoch, (old, new) in enumerate(heads):
-            # The chain starts at the header: other numbers of epochs or steps make other heads throughout.
             if old != new:
                 return _divergence(epoch, None, None, old, new)
         return None

@@ -26,6 +26,8 @@ def load_trace(folder: Path, facts: TraceFacts | FrozenTrace | None) -> Trace | 
         data = path.read_bytes()
     except FileNotFoundError:
         return Trace(facts.epochs, facts.steps_per_epoch, tensors, heads, None)
+    except OSError as error:
+        raise EvidenceError(f"cannot be read: {error.strerror}", where=str(path)) from error
     found = bytes_sha256(data)
     if found != facts.file_sha256:
         raise EvidenceError(f"found SHA-256 {found}, expected {facts.file_sha256}", where=str(path))

@@ -37,7 +37,7 @@ from orchestrator.models import (
     StackChange,
     Verdict,
 )
-from orchestrator.trace import Trace, first_divergence
+from orchestrator.trace import Trace, can_compare, first_divergence
 
 COMPUTATION_ORDER: tuple[HashGroup, ...] = (
     "input_hashes",
@@ -328,7 +328,10 @@ def _explanations(
         said.append(
             "the hashes moved between invocations of one process: " + ", ".join(found.unstable_groups)
         )
-    traced = expected.trace is not None and found.trace is not None
+    if expected.trace is not None and found.trace is not None:
+        traced = can_compare(expected.trace, found.trace)
+    else:
+        traced = False
     if traced and differing and first_divergence(expected.trace, found.trace) is None:
         said.append("every training step is the same: the difference arose after training")
     if any(item.values_equal for group in groups for item in group.differences):

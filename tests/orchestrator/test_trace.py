@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import EvidenceError
 from orchestrator.models import TraceFacts
-from orchestrator.trace import Trace, first_divergence, parse_trace, place_text
+from orchestrator.trace import Trace, can_compare, first_divergence, parse_trace, place_text
 from orchestrator.trace_file import load_trace
 
 NAMES = ("core.final", "gradients.weights.2", "parameters.weights.2")
@@ -167,3 +167,20 @@ def test_a_sidecar_is_the_one_that_its_record_names(tmp_path: Path) -> None:
 def test_a_missing_sidecar_leaves_what_the_record_holds(tmp_path: Path) -> None:
     trace = load_trace(tmp_path, facts(sidecar(NUMBERS)))
     assert trace == replace(sound(), digests=None)
+
+
+def test_chain_heads_of_trainings_of_other_lengths_are_not_compared() -> None:
+    longer = replace(parse_trace(sidecar(list(range(3 * 3 * 6)), epochs=3), "t"), digests=None)
+    assert not can_compare(sound(), longer)
+    assert first_divergence(sound(), longer) is None
+
+
+def test_a_sidecar_that_cannot_be_read_is_broken_evidence(tmp_path: Path) -> None:
+    (tmp_path / "result.trace").mkdir()
+    with pytest.raises(EvidenceError, match="cannot be read"):
+        load_trace(tmp_path, facts(sidecar(NUMBERS)))
+
+
+def test_a_header_that_is_too_deep_is_refused() -> None:
+    with pytest.raises(EvidenceError, match="not JSON"):
+        parse_trace(b"[" * 200_000 + b"\n", "t")
