@@ -42,7 +42,7 @@ def bisect(first: Path, second: Path) -> Bisection:
             remedy = "run it with --trace, or bisect with --rerun"
             raise UsageError("has no trace", where=str(path), remedy=remedy)
     first_trace, second_trace = (side.trace for side in sides)
-    if first_trace is not None and second_trace is not None and not can_compare(first_trace, second_trace):
+    if not can_compare(first_trace, second_trace):
         raise UsageError(
             "the traces are of trainings of other lengths, and a sidecar is missing",
             where=f"{first}, {second}",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator.environment import NumericSettings
 from orchestrator.errors import UsageError
-from orchestrator.fingerprint import platform_key
 from orchestrator.models import Case, Level, QualificationRecord, Verdict
 from orchestrator.qualification import (
     FrozenFile,
@@ -25,7 +24,6 @@ from orchestrator.qualification import (
     load_record,
     match_record,
     one_freezer,
-    require_agreement,
     retired_records,
     shipped_records,
     write_frozen,
@@ -156,10 +154,8 @@ def freeze_case(
             run_case(case, settings, options, new_run_folder(runs_dir, f"{case.name}-freeze-{index}"))
             for index in range(runs)
         ]
-        require_agreement(done)
-        key = platform_key(done[0].result.platform, done[0].result.numerics)
-        check_not_frozen(present, case, key, old)
         record = freeze(done, reason=reason, levels=levels, supersedes=old)
+        check_not_frozen(present, case, record.platform_key, old)
         write_trace(record.cases[0], done[0], folder)
         return write_frozen(record, folder, signer), record
 

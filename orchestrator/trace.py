@@ -81,8 +81,10 @@ def _header(line: bytes, source: str) -> dict[str, Any]:
     return header  # type: ignore[no-any-return]  # checked just now
 
 
-def can_compare(expected: Trace, found: Trace) -> bool:
+def can_compare(expected: Trace | None, found: Trace | None) -> bool:
     """Whether two traces can be compared: chain heads alone tell nothing of trainings of another length."""
+    if expected is None or found is None:
+        return False
     same_length = (expected.epochs, expected.steps_per_epoch) == (found.epochs, found.steps_per_epoch)
     return same_length or (expected.digests is not None and found.digests is not None)
 

@@ -21,6 +21,7 @@ from orchestrator.models import (
     Config,
     Difference,
     DifferenceKind,
+    Divergence,
     FixtureResult,
     FrozenCase,
     GroupVerdict,
@@ -235,10 +236,11 @@ def judge(
     comparable = expected.image_bits_comparable and found.image_bits_comparable
     reached = level_reached(groups, image_bits_comparable=comparable)
     first = next((item for group in groups for item in group.differences), None)
+    parted = first_divergence(expected.trace, found.trace)
     repeated = _repetition(found, repetition) if repetition is not None else None
     unstable = found.unstable_groups
     qualified = (reached == "bitwise" or reached == level_asked) and not unstable
-    said = [*notes, *_explanations(groups, expected, found, comparable)]
+    said = [*notes, *_explanations(groups, expected, found, comparable, parted)]
     kind: DifferenceKind | None = None
     if unstable or (repeated is not None and not repeated.same_bits):
         kind = "nondeterminism"
@@ -254,7 +256,7 @@ def judge(
         expected=expected.label,
         found=found.label,
         first_difference=first,
-        first_divergence=first_divergence(expected.trace, found.trace),
+        first_divergence=parted,
         groups=groups,
         other_differences=_other_differences(expected, found),
         difference_kind=kind,
@@ -311,7 +313,11 @@ def _kernel_changes(expected: Evidence, found: Evidence) -> list[StackChange]:
 
 
 def _explanations(
-    groups: list[GroupVerdict], expected: Evidence, found: Evidence, comparable: bool
+    groups: list[GroupVerdict],
+    expected: Evidence,
+    found: Evidence,
+    comparable: bool,
+    parted: Divergence | None,
 ) -> list[str]:
     """What a person would want to be told first about the differences."""
     differing = {group.group for group in groups if group.differences}
@@ -328,11 +334,7 @@ def _explanations(
         said.append(
             "the hashes moved between invocations of one process: " + ", ".join(found.unstable_groups)
         )
-    if expected.trace is not None and found.trace is not None:
-        traced = can_compare(expected.trace, found.trace)
-    else:
-        traced = False
-    if traced and differing and first_divergence(expected.trace, found.trace) is None:
+    if differing and parted is None and can_compare(expected.trace, found.trace):
         said.append("every training step is the same: the difference arose after training")
     if any(item.values_equal for group in groups for item in group.differences):
         said.append("some bits differ where the values are equal: only signs of zeros changed")

@@ -154,14 +154,14 @@ def _audit_artefact_names(record: RunRecord, path: str, found: Findings) -> None
         wanted |= {
             "input.npz": result.input_archive_sha256,
             result.predictions_file: result.predictions_file_sha256,
-            **{_source_file(name): digest for name, digest in result.source_sha256.items()},
+            **{source_file(name): digest for name, digest in result.source_sha256.items()},
         }
         if result.trace is not None:
             wanted[result.trace.file] = result.trace.file_sha256
             if result.trace.kept_step is not None:
                 wanted[result.trace.kept_step.file] = result.trace.kept_step.file_sha256
         sources = {name for name in record.artefact_sha256 if name.startswith("fixture/")}
-        known = {_source_file(name) for name in result.source_sha256}
+        known = {source_file(name) for name in result.source_sha256}
         found.equal("run.sources", place, sorted(sources - known), [])
         found.require(
             "run.artefact-hash", place, "result.json" in record.artefact_sha256, "nothing", "result.json"
@@ -171,6 +171,6 @@ def _audit_artefact_names(record: RunRecord, path: str, found: Findings) -> None
         found.equal("run.artefact-hash", member(place, name), held, digest)
 
 
-def _source_file(name: str) -> str:
+def source_file(name: str) -> str:
     """Where a source lies in a run folder; records know the entry by the seed's name for it."""
     return ENTRY if name == "fixture.py" else f"fixture/{name}"

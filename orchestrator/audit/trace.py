@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.audit.findings import Findings, fields
+from orchestrator.audit.task_layout import parameter_shapes
 from orchestrator.models import (
     Config,
     FixtureResult,
@@ -39,14 +40,14 @@ def _audit_facts(
     steps = -(-train_count // config.batch_size)
     size = {"epochs": config.epochs, "steps_per_epoch": steps}
     found.same_fields("trace.size", path, fields(trace, *size), size)
-    found.same_items("trace.tensors", f"{path}.tensors", trace.tensors, _tensors(config.depth))
+    found.same_items("trace.tensors", f"{path}.tensors", trace.tensors, _tensors(config))
     heads = f"{path}.chain_heads"
     found.equal("trace.chain-heads", heads, len(trace.chain_heads), trace.epochs)
 
 
-def _tensors(depth: int) -> list[str]:
+def _tensors(config: Config) -> list[str]:
     """The tensors of one step, in the order of the computation."""
-    names = [*(f"weights.{index}" for index in range(2 * depth)), "head.weight", "head.bias"]
+    names = list(parameter_shapes(config))
     forward = ["batch.state", "batch.labels", "core.final", "head.scores", "loss.gradient"]
     gradients = [f"gradients.{name}" for name in reversed(names)]
     updated = [f"{group}.{name}" for group in ("velocities", "parameters") for name in names]

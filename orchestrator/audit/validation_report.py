@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from orchestrator.audit.findings import Findings
+from orchestrator.audit.run import source_file
 from orchestrator.hashing import file_sha256
 from orchestrator.json_text import member
 from orchestrator.models import TensorCheck, TensorKind, ValidationReport
@@ -35,10 +36,9 @@ def audit_validation_report(report: ValidationReport, path: str, found: Findings
 
 def audit_report_sources(report: ValidationReport, folder: Path, path: str, found: Findings) -> None:
     """The sources that lie beside a report are those that ran."""
-    sources = folder / "fixture"
-    if not sources.is_dir():
+    if not (folder / "fixture").is_dir():
         return
     for name, digest in report.source_sha256.items():
-        file = sources / ("__main__.py" if name == "fixture.py" else name)
+        file = folder / source_file(name)
         held = file_sha256(file) if file.is_file() else "no such file"
         found.equal("report.sources", member(f"{path}.source_sha256", name), digest, held)
